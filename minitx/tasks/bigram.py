@@ -169,11 +169,11 @@ class BigramBackcopy(Task):
         answers = (np.flatnonzero(copies[best]) + 1).tolist()
         words = mark([self.name_of(token) for token in tokens[best]], answers)
         rule = (
-            "after a trigger (!1, !2, ...) the answer is the token before it; every other token "
+            "After a trigger !k the answer is the token before it; every other token"
             if answers
-            else "there are no triggers; every token "
+            else "There are no triggers here; every token"
         )
-        return f"{words} ...  ({rule}is drawn from the bigram row of the token before)"
+        return f"{words} ...\n{rule} is drawn from the bigram row of the token before."
 
 
 @functools.lru_cache(maxsize=64)
