@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minitx.errors import MinitxError, ShapeError
+from minitx.interp.circuits import copying_score as copying_score  # read from weights alone
 from minitx.interp.similarity import effective_rank
 
 Score = np.ndarray | float
@@ -381,47 +382,3 @@ def pattern_effective_rank(pattern: ArrayLike) -> Score:
     p, _ = _open(pattern)
     rank = np.asarray(effective_rank(p)).mean(0)
     return float(rank[0]) if np.ndim(pattern) == 2 else rank
-
-
-def copying_score(
-    W_V: ArrayLike, W_O: ArrayLike, W_E: ArrayLike | None = None, W_U: ArrayLike | None = None
-) -> Score:
-    """Does a head raise the token it looks at? ``Σ Re λ / Σ |λ|`` over the OV circuit's
-    eigenvalues.
-
-    The circuit is ``W_E W_V W_O W_U`` (``[V, V]``), or ``W_V W_O`` when the embeddings are left
-    out. Its nonzero eigenvalues are those of the small ``W_O W_U W_E W_V`` (``[K, K]``), which is
-    what is computed. +1: copies; −1: suppresses what it sees; near 0: neither. (Elhage et al.
-    2021.)
-
-    Parameters
-    ----------
-    W_V : array [..., D, K]
-    W_O : array [..., K, D]
-    W_E : array [V, D], optional
-    W_U : array [D, V], optional
-        Give both or neither.
-
-    Returns
-    -------
-    array [...] or float
-        0 where all eigenvalues vanish.
-    """
-    W_V, W_O = (np.asarray(w, dtype=np.float64) for w in (W_V, W_O))
-    if (W_E is None) != (W_U is None):
-        raise MinitxError(
-            "Give both W_E and W_U, or neither: the circuit must map tokens to tokens."
-        )
-    if min(W_V.ndim, W_O.ndim) < 2 or W_V.shape[-2:] != W_O.shape[:-3:-1]:
-        raise ShapeError(
-            f"W_V {W_V.shape} and W_O {W_O.shape} do not fit; expected [..., D, K] and [..., K, D]."
-        )
-    if W_E is None:
-        small = W_O @ W_V
-    else:
-        W_E, W_U = np.asarray(W_E, dtype=np.float64), np.asarray(W_U, dtype=np.float64)
-        small = W_O @ (W_U @ W_E) @ W_V
-    eigenvalues = np.linalg.eigvals(small)  # [..., K]
-    size = np.abs(eigenvalues).sum(-1)
-    score = np.where(size > 0, eigenvalues.real.sum(-1) / np.where(size > 0, size, 1.0), 0.0)
-    return float(score) if score.ndim == 0 else score
