@@ -14,10 +14,12 @@ import os
 from minitx.errors import MinitxError, choose
 
 KERNELS = (
-    "softmax softmax_backward log_softmax log_softmax_backward cross_entropy cross_entropy_backward "
-    "layer_norm layer_norm_backward rms_norm rms_norm_backward gelu gelu_backward silu silu_backward "
-    "linear linear_backward attention attention_backward rotary embedding_backward adamw"
-).split()
+    *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"),
+    *("cross_entropy", "cross_entropy_backward", "layer_norm", "layer_norm_backward"),
+    *("rms_norm", "rms_norm_backward", "gelu", "gelu_backward", "silu", "silu_backward"),
+    *("linear", "linear_backward", "attention", "attention_backward", "rotary"),
+    *("embedding_backward", "adamw"),
+)
 _MODULES = {"numpy": "minitx.kernels.reference", "numba": "minitx.kernels.compiled"}
 _active: str | None = None
 

@@ -1,11 +1,11 @@
 """Every kernel in plain NumPy: this is the definition. ``compiled.py`` says the same, faster.
 
 Arrays in, arrays out; no Tensor here. A kernel never writes to its inputs, except the optimiser's
-step, which says so. The letters in shapes: ``B`` batch, ``T`` queries, ``S`` keys, ``H`` heads, ``K``
-head width, ``D`` model width, ``V`` vocabulary, ``N`` rows, ``...`` any leading axes.
+step, which says so. The letters in shapes: ``B`` batch, ``T`` queries, ``S`` keys, ``H`` heads,
+``K`` head width, ``D`` model width, ``V`` vocabulary, ``N`` rows, ``...`` any leading axes.
 
-Where a function is analytic, its kernel takes complex numbers too and never uses ``abs`` or ``conj``:
-so the derivative of ``f`` is ``imag(f(x + 1e-20j)) / 1e-20``, exact to the last digit
+Where a function is analytic, its kernel takes complex numbers too, without ``abs`` or ``conj``: so
+the derivative of ``f`` is ``imag(f(x + 1e-20j)) / 1e-20``, exact to the last digit
 (Squire & Trapp, 1998), and the tests check every backward rule against it.
 """
 
@@ -147,8 +147,8 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 def layer_norm_backward(g, x, weight, mean, rstd):
     """Gradients of `layer_norm`.
 
-    With ``n`` the normalised row and ``h = g * weight``, the row's mean and variance take their share
-    of the gradient away: ``gx = rstd * (h - mean(h) - n * mean(h * n))``.
+    With ``n`` the normalised row and ``h = g * weight``, the row's mean and variance take their
+    share of the gradient away: ``gx = rstd * (h - mean(h) - n * mean(h * n))``.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def rms_norm_backward(g, x, weight, rrms):
 
 
 def gelu(x):
-    """``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``: GPT-2's form (Hendrycks & Gimpel, 2016)."""
+    """``x/2 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3)))`` (Hendrycks & Gimpel, 2016), as GPT-2."""
     half = _like(0.5, x)
     return half * x * (1 + np.tanh(_gelu_inner(x)))
 
@@ -261,8 +261,8 @@ def attention(q, k, v, mask=None, bias=None, scale=1.0, off_by_one=False, causal
     off_by_one : bool
         See `softmax`.
     causal : bool
-        A promise that the mask is exactly lower-triangular (``T == S``), so that a faster kernel may
-        skip the other half. With ``mask=None`` it *is* the mask.
+        A promise that the mask is exactly lower-triangular (``T == S``), so that a faster kernel
+        may skip the other half. With ``mask=None`` it *is* the mask.
 
     Returns
     -------

@@ -1,0 +1,64 @@
+"""Scalar functions that the compiled kernels inline: written so that a loop over them vectorises.
+
+The C library's ``expf`` is a call, and a loop with a call in it runs one number at a time. A
+polynomial is arithmetic, and runs eight or sixteen at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+# What the optimiser may assume. NaN and infinity are never assumed away: they must propagate.
+EXACT = {"contract"}  # a * b + c in one instruction
+LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # and sums in any order, so that they vectorise
+# Only for the search for a maximum: a NaN it misses still turns the row into NaN in the exp.
+_MAXIMUM = {"reassoc", "nsz", "nnan"}
+
+
+def exp(x):
+    """``exp(x)``; float32 by Cody-Waite reduction and a polynomial (relative error below 1e-7).
+
+    float32 results stop growing at exp(88) = 1.7e38; below -87 they are 0. No kernel asks for more.
+    """
+    return math.exp(x)
+
+
+@overload(exp, jit_options={"fastmath": EXACT})
+def _exp(x):
+    if x != types.float32:
+        return lambda x: math.exp(x)
+
+    f = np.float32
+    low, high, zero, one, half = f(-87.3), f(88.0), f(0), f(1), f(0.5)
+    log2_e, ln2_high, ln2_low = f(1.4426950408889634), f(0.693145751953125), f(1.4286068e-06)
+    # Adding 1.5 * 2**23 leaves the rounded integer in the lowest bits of the sum.
+    shift, exponent_bias, mantissa_bits = f(12582912.0), np.int32(127), np.int32(23)
+    c3, c4, c5 = f(1.6666665459e-1), f(4.1665795894e-2), f(8.3334519073e-3)
+    c6, c7 = f(1.3981999507e-3), f(1.9875691500e-4)
+
+    def exp_float32(x):
+        z = low if x < low else x
+        z = high if z > high else z
+        shifted = f(z * log2_e + shift)
+        n = shifted - shift  # x = n ln 2 + r
+        r = (z - n * ln2_high) - n * ln2_low
+        p = ((((c7 * r + c6) * r + c5) * r + c4) * r + c3) * r + half
+        p = p * (r * r) + r + one
+        power = np.int32((shifted.view(np.int32) + exponent_bias) << mantissa_bits)
+        y = p * power.view(np.float32)  # times 2**n
+        return zero if x < low else y
+
+    return exp_float32
+
+
+@njit(fastmath=_MAXIMUM, nogil=True)
+def maximum(x):
+    """Largest entry of a vector, -inf if it is empty. NaN may be missed."""
+    peak = x.dtype.type(-np.inf)
+    for i in range(x.size):
+        peak = x[i] if x[i] > peak else peak
+    return peak
