@@ -5,7 +5,9 @@ Every panel draws into an Axes and returns it. None of them knows what a model o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +23,21 @@ Thresholds = float | Mapping[str, float] | None
 Directions = str | Mapping[str, str]
 
 
-def interval(values: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over seeds and its 95 % percentile-bootstrap interval (Efron, 1979).
+# Student's t at .975 for 1, 2, ... degrees of freedom; beyond, an expansion in 1/dof will do.
+_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
+
+
+def _tail(n: int) -> float:
+    """Where to read the bootstrap distribution of n seeds: wider than 2.5 % when n is small."""
+    z, dof = 1.959964, n - 1
+    t = _STUDENT[dof - 1] if dof <= len(_STUDENT) else z + (z**3 + z) / (4 * dof)
+    return NormalDist().cdf(-math.sqrt(n / dof) * t)
+
+
+def interval(values: np.ndarray, draws: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds and its 95 % interval: bootstrap, expanded percentiles (Hesterberg, 2015).
+
+    The method of ``minitx.lab.statistics``, here for many columns at once.
 
     Parameters
     ----------
@@ -32,23 +47,26 @@ def interval(values: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.ndar
     Returns
     -------
     mean, low, high : float [...]
-        The draws come from a fixed stream, so a figure drawn twice is the same figure.
+        NaN where no seed is finite; low = mean = high for a single seed. The draws come from a
+        fixed stream, so a figure drawn twice is the same figure.
     """
     values = np.asarray(values, dtype=float)
-    picks = np.random.default_rng(0).integers(len(values), size=(draws, len(values)))
-    weights = np.zeros((draws, len(values)))  # how often each draw takes each seed
-    np.add.at(weights, (np.arange(draws)[:, None], picks), 1.0)
-    flat = values.reshape(len(values), -1)
-    there = np.isfinite(flat)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = (weights @ np.where(there, flat, 0.0)) / (weights @ there)
-        mean = np.where(there, flat, 0.0).sum(axis=0) / there.sum(axis=0)
-    low, high = np.full((2, flat.shape[1]), np.nan)
-    some = there.any(axis=0)
-    if some.any():
-        low[some], high[some] = np.nanpercentile(means[:, some], [2.5, 97.5], axis=0)
-    shape = values.shape[1:]
-    return mean.reshape(shape), low.reshape(shape), high.reshape(shape)
+    columns = values.reshape(len(values), -1).T
+    out = np.array([_interval(column[np.isfinite(column)], draws) for column in columns])
+    return tuple(part.reshape(values.shape[1:]) for part in out.reshape(-1, 3).T)
+
+
+def _interval(seeds: np.ndarray, draws: int) -> tuple[float, float, float]:
+    n = len(seeds)
+    if n == 0:
+        return math.nan, math.nan, math.nan
+    mean = float(seeds.mean())
+    if n == 1:
+        return mean, mean, mean
+    picks = np.random.default_rng(0).integers(n, size=(draws, n))
+    means = np.sort(seeds)[picks].mean(axis=1)
+    low, high = np.quantile(means, [_tail(n), 1 - _tail(n)])
+    return mean, min(float(low), mean), max(float(high), mean)
 
 
 def threshold_line(

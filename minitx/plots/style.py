@@ -89,8 +89,9 @@ def figure(
     *,
     panel: tuple[float, float] = (4.4, 3.3),
     size: tuple[float, float] | None = None,
+    mosaic: Sequence[Sequence[str]] | str | None = None,
     **subplots: Any,
-) -> tuple[Figure, Axes | np.ndarray]:
+) -> tuple[Figure, Axes | np.ndarray | dict[str, Axes]]:
     """A new figure in house style, and its axes.
 
     Parameters
@@ -101,21 +102,26 @@ def figure(
         Inches for one panel; ignored when `size` is given.
     size : (width, height), optional
         Inches for the whole figure.
+    mosaic : str or nested list, optional
+        Names of panels as they lie, in place of a grid (see ``Figure.subplot_mosaic``).
     **subplots
         Passed to ``Figure.subplots`` (``width_ratios``, ``sharey``, ``squeeze``, ...).
 
     Returns
     -------
     (Figure, axes)
-        One Axes for a single panel, else an array [ncols], [nrows] or [nrows, ncols].
+        One Axes for a single panel, else an array [ncols], [nrows] or [nrows, ncols]; with a
+        mosaic, a dict by name.
     """
-    import numpy as np
     from matplotlib.figure import Figure
 
     size = size or (ncols * panel[0], nrows * panel[1])
     fig = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
-    axes = fig.subplots(nrows, ncols, **subplots)
-    for ax in np.ravel(axes):
+    if mosaic is not None:
+        axes = fig.subplot_mosaic(mosaic, **subplots)
+    else:
+        axes = fig.subplots(nrows, ncols, **subplots)
+    for ax in fig.axes:
         _dress(ax)
     return fig, axes
 

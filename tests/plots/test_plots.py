@@ -135,3 +135,18 @@ def test_interval_holds_the_mean_and_stays_within_the_seeds(values):
 def test_interval_leaves_missing_seeds_out():
     mean, low, high = plots.interval(np.array([[1.0, np.nan], [3.0, np.nan]]))
     assert mean[0] == 2.0 and np.isnan([mean[1], low[1], high[1]]).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 11, 12, 30, 60])
+def test_a_figure_shows_the_interval_that_the_verdict_uses(n, rng):
+    from minitx.lab.statistics import bootstrap_interval
+
+    seeds = rng.exponential(size=n)
+    drawn = np.array(plots.interval(seeds))
+    judged = np.array(bootstrap_interval(seeds))
+    np.testing.assert_allclose(drawn, judged, atol=0.03 * np.ptp(seeds))
+
+
+def test_a_mosaic_gives_named_panels():
+    fig, axes = plots.figure(mosaic="AAB;CCC", size=(6, 4))
+    assert sorted(axes) == ["A", "B", "C"] and len(fig.axes) == 3
