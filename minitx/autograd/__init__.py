@@ -1,0 +1,32 @@
+"""Reverse-mode automatic differentiation over NumPy arrays.
+
+Read in this order: `tensor.py` (what a tensor is), `engine.py` (how operations are recorded and how
+gradients walk back), `ops.py` and `fused.py` (the table of operations), `check.py` (is a gradient
+right?).
+"""
+
+from minitx.autograd import ops
+from minitx.autograd.check import GradcheckError, gradcheck
+from minitx.autograd.engine import (
+    backward,
+    detect_anomaly,
+    enable_grad,
+    is_grad_enabled,
+    no_grad,
+    primitive,
+)
+from minitx.autograd.tensor import Tensor, tensor  # first: the other modules need it
+
+__all__ = [
+    "GradcheckError",
+    "Tensor",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "gradcheck",
+    "is_grad_enabled",
+    "no_grad",
+    "ops",
+    "primitive",
+    "tensor",
+]

@@ -1,0 +1,391 @@
+"""The engine: how an operation is recorded, and how gradients walk back through the record.
+
+Forward. ``@primitive`` turns a function of arrays, which returns its output and its gradient rules,
+into an operation on tensors. When one of its inputs needs a gradient, the output carries a `Node`:
+the rules, and where the gradients go. Nodes point at nodes, not at tensors, so an intermediate
+array lives on only when a rule needs it.
+
+Backward. `backward` collects the nodes behind a tensor, sorts them, and visits each one once: it
+hands the node's gradient to its rules and adds what they return to the gradients of the node's
+parents. Everything that no rule should have to think about happens in that one place: undoing
+broadcasting, the dtype, adding up, aliasing.
+
+Read `tensor.py` before this file and `ops.py` after it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import operator
+import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any
+
+import numpy as np
+
+from minitx.autograd.tensor import Tensor
+from minitx.errors import MinitxError, ShapeError
+
+Rule = Callable[[np.ndarray], Any]
+
+
+class Node:
+    """One recorded operation: what it takes to send a gradient through it."""
+
+    __slots__ = ("dtype", "grad", "kept", "name", "parents", "rules", "serial", "shape")
+
+    _next_serial = itertools.count().__next__
+
+    def __init__(self, name, rules, parents, shape, dtype):
+        self.name = name  # of the operation, for error messages
+        self.rules = rules  # one rule for each input, or a single one that returns a tuple
+        self.parents = parents  # for each input a Node, a leaf Tensor, or None: no gradient wanted
+        self.shape = shape  # of the output, hence of the gradient that arrives here
+        self.dtype = dtype
+        self.serial = Node._next_serial()
+        self.grad = None  # the gradient that has arrived so far, during a walk only
+        self.kept = None  # the tensor that asked to retain its gradient
+
+
+# --------------------------------------------------------------------------------------- modes
+
+
+class _Mode(threading.local):
+    recording = True
+    detecting = False
+
+
+_mode = _Mode()
+
+
+class _Switch(ContextDecorator):
+    """Set one flag of the mode for the length of a ``with`` block or of a decorated function."""
+
+    def __init__(self, flag: str, value: bool):
+        self.flag, self.value = flag, value
+
+    def _recreate_cm(
+        self,
+    ):  # a decorated function may call itself: each call needs its own `before`
+        return _Switch(self.flag, self.value)
+
+    def __enter__(self):
+        self.before = getattr(_mode, self.flag)
+        setattr(_mode, self.flag, self.value)
+
+    def __exit__(self, *exception):
+        setattr(_mode, self.flag, self.before)
+
+
+def no_grad() -> _Switch:
+    """Record nothing: ``with no_grad():``, or ``@no_grad()`` above a function. Per thread."""
+    return _Switch("recording", False)
+
+
+def enable_grad() -> _Switch:
+    """Record again, inside a `no_grad` block."""
+    return _Switch("recording", True)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are being recorded in this thread."""
+    return _mode.recording
+
+
+def detect_anomaly() -> _Switch:
+    """Stop at the operation that makes the first NaN or infinity, forward or backward, and name it.
+
+    It looks at every array, so it is slow: switch it on when a loss has turned NaN. An operation is
+    blamed only if everything that it was given is finite.
+    """
+    return _Switch("detecting", True)
+
+
+def _finite(a) -> bool:
+    return getattr(a, "dtype", None) is None or a.dtype.kind not in "fc" or np.isfinite(a).all()
+
+
+# ------------------------------------------------------------------------------------- forward
+
+
+def primitive(function: Callable) -> Callable[..., Tensor]:
+    """Make an operation on tensors from a function of arrays that returns ``output, *rules``.
+
+    Three forms, by how many rules follow the output (``None`` for an input without a gradient):
+
+    - ``return y, lambda g: g * y``: one input; a rule maps the output's gradient to the input's;
+    - ``return a * b, lambda g: g * b, lambda g: g * a``: one rule for each input, each called only
+      when that input needs its gradient;
+    - ``return y, rule`` where ``rule(g)`` returns a tuple, one gradient for each input: for coarse
+      operations whose kernel computes all of them in one pass.
+
+    A rule need not care about broadcasting (the engine adds up the axes that were broadcast), nor
+    about dtypes, nor about who else holds the array that it returns. It must not write to ``g``.
+
+    Inputs are told apart by what they are: tensors (also by keyword) are differentiated, anything
+    else is a setting or a constant. If ``function`` has a parameter ``needs``, it gets a tuple of
+    bools: which of its positional inputs need gradients.
+    """
+    name = function.__name__.strip("_")
+    parameters = inspect.signature(function).parameters
+    wants_needs = "needs" in parameters
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    defaults = {k: p.default for k, p in parameters.items() if k != "needs"}
+    required = sum(p is inspect.Parameter.empty for p in defaults.values())
+
+    @functools.wraps(function)
+    def operation(*args, **settings):
+        if settings and not variadic:
+            args = _tensors_by_position(name, defaults, args, settings)
+        arrays, parents, recorded = [], [], False
+        for a in args:
+            if isinstance(a, Tensor):
+                arrays.append(a.data)
+                if a.requires_grad:
+                    parents.append(a._node or a)
+                    recorded = True
+                    continue
+            elif type(a) is np.ndarray or len(arrays) >= required:
+                arrays.append(a)
+            else:
+                arrays.append(_constant(a))
+            parents.append(None)
+        recorded = recorded and _mode.recording
+        if wants_needs:
+            settings["needs"] = tuple(recorded and p is not None for p in parents)
+        try:
+            y, *rules = function(*arrays, **settings)
+        except MinitxError:
+            raise
+        except ValueError as error:
+            raise ShapeError(_describe(name, parameters, arrays, error)) from error
+        if type(y) is not np.ndarray:  # NumPy answers with scalars where the output has no axes
+            y = np.asarray(y)
+        if _mode.detecting and not _finite(y) and all(map(_finite, arrays)):
+            raise MinitxError(f"{name} made the first NaN or infinity, in the forward pass.")
+        out = Tensor.__new__(Tensor)
+        out.data = y
+        out.grad = None
+        out.requires_grad = recorded
+        out._node = Node(name, rules, parents, y.shape, y.dtype) if recorded else None
+        out._buffer = None
+        return out
+
+    return operation
+
+
+def _tensors_by_position(name, defaults, args, settings) -> tuple:
+    """Move tensors that were given by keyword into their positions, so that they are seen."""
+    tensors = [k for k, v in settings.items() if isinstance(v, Tensor)]
+    if not tensors:
+        return args
+    order = list(defaults)
+    for k in tensors:
+        if k not in defaults:
+            raise TypeError(f"{name}() has no argument {k!r}; it takes {', '.join(order)}")
+    last = max(order.index(k) for k in tensors)
+    return args + tuple(settings.pop(k, defaults[k]) for k in order[len(args) : last + 1])
+
+
+def _constant(a):
+    """Make lists arrays, and NumPy scalars Python ones, which do not change dtypes.
+
+    Without this, ``x / np.sqrt(64)`` would turn a float32 model into a float64 one.
+    """
+    if isinstance(a, np.generic):
+        return a.item()
+    if a is None or isinstance(a, bool | int | float | complex | str):
+        return a
+    return np.asarray(a)
+
+
+def _describe(name, parameters, arrays, error) -> str:
+    names = list(parameters)[: len(arrays)]
+    names += [f"input {i}" for i in range(len(names), len(arrays))]
+    shown = [
+        f"{k} {a.shape}" if isinstance(a, np.ndarray) else f"{k} {a!r}"
+        for k, a in zip(names, arrays, strict=True)
+    ]
+    return f"{name} cannot take {', '.join(shown)}: {error}."
+
+
+# ------------------------------------------------------------------------------------ backward
+
+
+def backward(tensor: Tensor, grad=None, retain_graph: bool = False) -> None:
+    """Add d tensor / d leaf to the ``.grad`` of every leaf behind ``tensor``.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Where to start: a scalar, unless ``grad`` is given.
+    grad : array_like, optional
+        The gradient of the final quantity by ``tensor``, of the tensor's shape; 1 by default.
+    retain_graph : bool
+        Keep the graph for another backward. By default each node lets go of its arrays once
+        visited.
+
+    Raises
+    ------
+    MinitxError
+        If nothing behind the tensor requires a gradient, if its graph was freed by an earlier
+        backward, or if it is not a scalar and ``grad`` is missing.
+    ShapeError
+        If ``grad`` has another shape than the tensor.
+    """
+    if not tensor.requires_grad:
+        raise MinitxError(
+            "backward() needs a graph, and this tensor has none: no tensor that it was computed "
+            "from has requires_grad=True, or it was computed under no_grad() or from a detached tensor."
+        )
+    grad = _first_gradient(tensor, grad)
+    root = tensor._node
+    if root is None:
+        _add_to_leaf(tensor, grad, ours=False)
+        return
+    order = _newest_first(root)
+    root.grad = grad
+    try:
+        for node in order:
+            _visit(node, retain_graph)
+    except BaseException:
+        for node in order:  # leave no half-added gradients for the next walk to find
+            node.grad = None
+        raise
+
+
+def _first_gradient(tensor, grad) -> np.ndarray:
+    if grad is None:
+        if tensor.data.size != 1:
+            raise MinitxError(
+                f"backward() starts from a scalar, and this tensor has shape {tensor.shape}: "
+                "reduce it (.sum(), .mean()) or pass the gradient to start from, backward(grad)."
+            )
+        return np.ones_like(tensor.data)
+    grad = grad.data if isinstance(grad, Tensor) else np.asarray(grad)
+    if grad.shape != tensor.shape:
+        raise ShapeError(
+            f"backward(grad) needs the tensor's shape {tensor.shape}, got {grad.shape}."
+        )
+    return grad.astype(tensor.dtype, copy=False)
+
+
+def _newest_first(root: Node) -> list[Node]:
+    """All nodes behind ``root``, newest first.
+
+    Why this order: a node may pass its gradient on only when the gradient is complete, that is,
+    when all nodes that used its output have been visited. Those were made after it. So going from
+    the newest to the oldest, each node is visited once, and the walk needs no recursion however
+    deep the graph is.
+    """
+    seen, waiting = {root}, [root]
+    for node in waiting:  # grows while it is read
+        if node.parents is None:
+            raise MinitxError(
+                f"backward() reached a graph (at {node.name}) that an earlier backward() has freed: "
+                "run the forward pass again, add the losses and call backward() once, or keep the "
+                "graph with the first call, backward(retain_graph=True)."
+            )
+        for parent in node.parents:
+            if type(parent) is Node and parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    waiting.sort(key=operator.attrgetter("serial"), reverse=True)
+    return waiting
+
+
+def _visit(node: Node, retain_graph: bool) -> None:
+    """Send the node's gradient through its rules to its parents, then let go of it."""
+    g, rules, parents = node.grad, node.rules, node.parents
+    node.grad = None
+    if not retain_graph:
+        node.rules = node.parents = None
+    if node.kept is not None:
+        _add_to_leaf(node.kept, g, ours=False)
+    if len(rules) == 1:
+        grads = rules[0](g)
+        if type(grads) is not tuple:
+            grads = (grads,)
+        elif len(set(map(id, grads))) < len(grads):
+            grads = _no_array_twice(grads)
+    else:
+        grads = None
+    for i, parent in enumerate(parents):
+        if parent is None:
+            continue
+        if grads is not None:
+            grad = grads[i] if i < len(grads) else None
+        else:
+            rule = rules[i] if i < len(rules) else None
+            grad = None if rule is None else rule(g)
+        if grad is None:
+            raise MinitxError(f"{node.name} has no gradient by its input {i}: detach() that input.")
+        if type(grad) is not np.ndarray:
+            grad = np.asarray(grad)
+        if grad.shape != parent.shape:
+            grad = unbroadcast(grad, parent.shape, node.name)
+        if grad.dtype != parent.dtype:
+            grad = _cast(grad, parent.dtype, node.name)
+        if _mode.detecting and not _finite(grad) and _finite(g):
+            raise MinitxError(f"{node.name} made the first NaN or infinity, in the backward pass.")
+        # Ours to write to: neither g itself nor a view (of g, or of an array that some other input
+        # got).
+        ours = grad is not g and grad.base is None
+        if type(parent) is not Node:
+            _add_to_leaf(parent, grad, ours)
+        elif parent.grad is None:
+            parent.grad = grad
+        elif ours:
+            parent.grad = np.add(grad, parent.grad, out=grad)
+        else:
+            parent.grad = np.asarray(parent.grad + grad)
+
+
+def unbroadcast(grad: np.ndarray, shape: tuple[int, ...], name: str = "operation") -> np.ndarray:
+    """Undo NumPy's broadcasting of ``shape`` to ``grad.shape``: add up the axes that were repeated.
+
+    A value that was used n times collects n gradients. The only place where this is done.
+    """
+    lead = grad.ndim - len(shape)
+    fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, grad.shape[lead:], strict=True))
+    if not fits:
+        raise ShapeError(
+            f"The gradient rule of {name} returned {grad.shape} for an input of shape {shape}."
+        )
+    if lead:
+        grad = grad.sum(axis=tuple(range(lead)))
+    repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
+    if repeated:
+        grad = grad.sum(axis=repeated, keepdims=True)
+    return np.asarray(grad)
+
+
+def _cast(grad, dtype, name) -> np.ndarray:
+    if np.dtype(dtype).kind != "f":
+        raise MinitxError(
+            f"{name} would send a gradient to a {dtype} tensor: only floats have gradients."
+        )
+    return grad.astype(dtype)
+
+
+def _no_array_twice(grads: tuple) -> tuple:
+    seen = set()
+    out = []
+    for grad in grads:
+        out.append(grad.copy() if grad is not None and id(grad) in seen else grad)
+        seen.add(id(grad))
+    return tuple(out)
+
+
+def _add_to_leaf(leaf: Tensor, grad: np.ndarray, ours: bool) -> None:
+    """Store the first gradient, add later ones in place. The stored array is the leaf's alone."""
+    if leaf.grad is not None:
+        leaf.grad += grad
+    elif leaf._buffer is not None:  # an optimiser gave the gradient a place to live
+        np.copyto(leaf._buffer, grad)
+        leaf.grad = leaf._buffer
+    else:
+        leaf.grad = grad if ours else grad.copy()
