@@ -1,0 +1,352 @@
+"""The transformer: embed, a stack of blocks on one residual stream, unembed.
+
+Read `Transformer.forward`, `Block.forward` and then ``attention.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from minitx.autograd import Tensor, ops
+from minitx.errors import MinitxError, ShapeError, choose
+from minitx.nn import generate as generation
+from minitx.nn.attention import Attention, Scene
+from minitx.nn.config import TransformerConfig
+from minitx.nn.generate import KVCache
+from minitx.nn.hooks import HookedModule, HookPoint
+from minitx.nn.layers import MLP, Dropout, Embedding, Linear, make_norm
+from minitx.nn.masks import build_mask
+from minitx.nn.module import Module
+from minitx.nn.positions import POSITIONS, Positions
+from minitx.nn.saving import read_npz, write_npz
+
+__all__ = ["Block", "Transformer", "TransformerConfig"]
+
+
+class Block(Module):
+    """Attention, then an MLP, each adding to the residual stream what it computed from it."""
+
+    def __init__(
+        self, config: TransformerConfig, rng: np.random.Generator, layer: int, drop: Dropout
+    ):
+        self.config, self.drop = config, drop
+        writers = 2 * config.n_layers if config.scale_residual_init else 1
+        out_std = config.init_std / np.sqrt(writers)
+        self.hook_resid_pre = HookPoint()
+        self.ln1 = make_norm(config)
+        self.attn = Attention(config, rng, layer, out_std)
+        self.hook_attn_out = HookPoint()
+        self.mlp = None
+        if config.mlp != "none":
+            self.hook_resid_mid = HookPoint()
+            self.ln2 = make_norm(config)
+            self.mlp = MLP(config, rng, out_std)
+            self.hook_mlp_out = HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(self, x: Tensor, scene: Scene) -> Tensor:  # [B, T, D] -> [B, T, D]
+        x = self.hook_resid_pre(x)
+        before, after = self._norms(self.ln1)
+        x = after(self._add(x, self.hook_attn_out(self.attn(before(x), scene))))
+        if self.mlp is not None:
+            x = self.hook_resid_mid(x)
+            before, after = self._norms(self.ln2)
+            x = after(self._add(x, self.hook_mlp_out(self.mlp(before(x)))))
+        return self.hook_resid_post(x)
+
+    def _norms(self, norm: Module) -> tuple[Any, Any]:
+        return (norm, _same) if self.config.norm_position == "pre" else (_same, norm)
+
+    def _add(self, x: Tensor, new: Tensor) -> Tensor:
+        new = self.drop(new)
+        return x + new if self.config.residual else new
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+class Transformer(HookedModule):
+    """A decoder-only transformer, every choice of which is in its config.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+    rng : numpy.random.Generator
+        Draws the initial weights (and, from a stream of its own, dropout).
+
+    Attributes
+    ----------
+    embed, pos_embed, blocks, ln_final, unembed : Module
+    flat : array
+        Every parameter in one buffer; ``parameter.data`` are views into it.
+    """
+
+    def __init__(self, config: TransformerConfig, rng: np.random.Generator):
+        if not isinstance(config, TransformerConfig) or not isinstance(rng, np.random.Generator):
+            raise MinitxError(
+                "Transformer(config, rng) takes a TransformerConfig and a NumPy generator: "
+                "rng=np.random.default_rng(seed)."
+            )
+        shared = {"rng": rng, "dtype": config.dtype}
+        self.config = config
+        self.embed = Embedding(
+            config.vocab_size, config.d_model, std=config.embedding_std, **shared
+        )
+        self.hook_embed = HookPoint()
+        scheme = choose(POSITIONS, config.positions, "position scheme")
+        self.pos_embed = scheme(config, rng)
+        if scheme.embed is not Positions.embed:
+            self.hook_pos_embed = HookPoint()
+        self.drop = Dropout(config.dropout, np.random.default_rng(rng.integers(2**63)))
+        self.blocks = [Block(config, rng, i, self.drop) for i in range(config.n_layers)]
+        if config.final_norm:
+            self.ln_final = make_norm(config)
+        if not config.tied:
+            self.unembed = Linear(
+                config.d_model, config.n_outputs, bias=False, std=config.init_std, **shared
+            )
+        self.name_hooks()
+        self._share_one_buffer()
+
+    def forward(
+        self,
+        tokens: np.ndarray,
+        mask: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        segments: np.ndarray | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """Logits for every position.
+
+        Parameters
+        ----------
+        tokens : int array [B, T], or [B, T, F]: F features at one position, embeddings summed
+        mask : bool array [T, S] or [B, T, S], optional
+            True = may attend; taken together (AND) with the config's mask.
+        positions : int array [T] or [B, T], optional
+            Where the tokens stand for the position scheme, in place of 0 … T − 1. Masks go by index.
+        segments : int array [B, T], optional
+            Document numbers: no token sees another document, under any mask.
+        cache : KVCache, optional
+            Keys and values of earlier tokens; ``tokens`` are the new ones. No gradients are recorded.
+
+        Returns
+        -------
+        Tensor [B, T, V]
+
+        Raises
+        ------
+        MinitxError
+            For ids outside of the vocabulary, a sequence longer than max_len, or arrays that do not fit.
+        """
+        tokens = self.check_tokens(tokens)
+        if cache is not None:
+            if segments is not None:
+                raise MinitxError("A KV cache takes no segments: give each document its own cache.")
+            return generation.forward_cached(self, tokens, cache, mask, positions)
+        T = tokens.shape[1]
+        if T > self.config.max_len:
+            raise MinitxError(
+                f"The sequence has {T} tokens, more than max_len = {self.config.max_len}; shorten it or "
+                "make max_len larger."
+            )
+        positions = self.check_positions(np.arange(T) if positions is None else positions, T)
+        scene = self.make_scene(T, T, 0, positions, positions, mask, segments)
+        return self.run_blocks(tokens, positions, scene)
+
+    def run_blocks(self, tokens: np.ndarray, positions: np.ndarray, scene: Scene) -> Tensor:
+        """The pass itself, once tokens and scene are checked."""
+        x = self.hook_embed(self.embed(tokens))  # [B, T, D]
+        places = self.pos_embed.embed(positions)
+        if places is not None:
+            if self.hook_pos_embed.hooks:
+                places = self.hook_pos_embed(ops.broadcast_to(places, x.shape))
+            x = x + places
+        x = self.drop(x)
+        for block in self.blocks:
+            x = block(x, scene)
+        if self.config.final_norm:
+            x = self.ln_final(x)
+        return ops.linear(x, self.embed.weight) if self.config.tied else self.unembed(x)
+
+    def make_scene(
+        self,
+        T: int,
+        S: int,
+        offset: int,
+        query_positions: np.ndarray,
+        key_positions: np.ndarray,
+        mask: np.ndarray | None = None,
+        segments: np.ndarray | None = None,
+    ) -> Scene:
+        """Who stands where and sees whom, worked out once for all layers."""
+        causal = self.config.mask == "causal" and T == S and mask is None and segments is None
+        scheme = self.pos_embed
+        return Scene(
+            mask=None if causal else build_mask(self.config, T, S, offset, mask, segments),
+            causal=causal,
+            bias=scheme.bias(query_positions, key_positions),
+            query_angles=scheme.angles(query_positions),
+            key_angles=scheme.angles(key_positions),
+        )
+
+    def check_tokens(self, tokens: np.ndarray) -> np.ndarray:
+        """Tokens as an int array [B, T] or [B, T, F], or an error that says what they are."""
+        tokens = np.asarray(tokens)
+        if tokens.dtype.kind not in "iu":
+            raise MinitxError(f"Tokens must be whole numbers, got an array of {tokens.dtype}.")
+        if tokens.ndim not in (2, 3) or 0 in tokens.shape:
+            raise ShapeError(
+                f"Tokens must have shape [B, T] (or [B, T, F] for fused features), got {tokens.shape}; "
+                "write tokens[None] for one sequence."
+            )
+        if tokens.min() < 0 or tokens.max() >= self.config.vocab_size:
+            bad = tokens[(tokens < 0) | (tokens >= self.config.vocab_size)].flat[0]
+            raise MinitxError(
+                f"Token id {bad} lies outside of the vocabulary 0 … {self.config.vocab_size - 1}."
+            )
+        return tokens
+
+    def check_positions(self, positions: np.ndarray, T: int) -> np.ndarray:
+        """Positions as an int array [T] or [B, T]."""
+        positions = np.asarray(positions)
+        if (
+            positions.dtype.kind not in "iu"
+            or positions.ndim not in (1, 2)
+            or positions.shape[-1] != T
+        ):
+            raise ShapeError(
+                f"positions must be an int array [T] or [B, T] with T = {T}, got {positions.dtype} "
+                f"{positions.shape}."
+            )
+        return positions
+
+    def generate(
+        self,
+        tokens: np.ndarray,
+        n: int,
+        rng: np.random.Generator | None = None,
+        temperature: float = 0.0,
+        use_cache: bool = True,
+    ) -> np.ndarray:
+        """Continue sequences by ``n`` tokens: see `minitx.nn.generate.generate`. [B, T] -> [B, T + n]"""
+        return generation.generate(self, tokens, n, rng, temperature, use_cache)
+
+    # --- parameters in one buffer ---------------------------------------------------------------
+
+    def _share_one_buffer(self) -> None:
+        """Move all parameters into one array, so that an optimiser can pass over it once."""
+        parameters = self.parameters()
+        self.flat = np.concatenate([p.data.ravel() for p in parameters])
+        start = 0
+        for p in parameters:
+            p.data = self.flat[start : start + p.size].reshape(p.shape)
+            start += p.size
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)  # copies and pickles come with an array per parameter
+        self._share_one_buffer()
+
+    # --- weights in per-head shape, TransformerLens's names -------------------------------------
+
+    @property
+    def W_E(self) -> np.ndarray:
+        """[V, D], a view: writing to it changes the model. So do the others."""
+        return self.embed.weight.data
+
+    @property
+    def W_U(self) -> np.ndarray:
+        """[D, V]"""
+        return (self.embed if self.config.tied else self.unembed).weight.data.T
+
+    @property
+    def W_pos(self) -> np.ndarray:
+        """[max_len, D]; learned positions only."""
+        if self.config.positions != "learned":
+            raise MinitxError(f"positions={self.config.positions!r} has no W_pos; 'learned' has.")
+        return self.pos_embed.weight.data
+
+    @property
+    def W_Q(self) -> np.ndarray:
+        """[L, H, D, K]"""
+        return self._across_layers("attn.query.weight", self._heads_in)
+
+    @property
+    def W_K(self) -> np.ndarray:
+        """[L, H, D, K]"""
+        return self._across_layers("attn.key.weight", self._heads_in)
+
+    @property
+    def W_V(self) -> np.ndarray:
+        """[L, H, D, K]"""
+        return self._across_layers("attn.value.weight", self._heads_in)
+
+    @property
+    def W_O(self) -> np.ndarray:
+        """[L, H, K, D]"""
+        H, K, D = self.config.n_heads, self.config.head_width, self.config.d_model
+        return self._across_layers(
+            "attn.output.weight", lambda w: w.reshape(-1, D, H, K).transpose(0, 2, 3, 1)
+        )
+
+    def _heads_in(self, w: np.ndarray) -> np.ndarray:
+        H, K, D = self.config.n_heads, self.config.head_width, self.config.d_model
+        return w.reshape(-1, H, K, D).transpose(0, 1, 3, 2)
+
+    def _across_layers(self, name: str, shape: Any) -> np.ndarray:
+        """One parameter of all blocks as one view. Blocks are alike, so it recurs at equal steps."""
+        named = dict(self.named_parameters())
+        place = {
+            n: (p.data.ctypes.data - self.flat.ctypes.data) // p.data.itemsize
+            for n, p in named.items()
+        }
+        in_first = [n for n in named if n.startswith("blocks.0.")]
+        step = sum(named[n].size for n in in_first)
+        start, size = place[in_first[0]], named[f"blocks.0.{name}"].size
+        blocks = self.flat[start : start + step * self.config.n_layers].reshape(-1, step)
+        at = place[f"blocks.0.{name}"] - start
+        return shape(blocks[:, at : at + size])
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write config and parameters to an npz file, whole or not at all."""
+        write_npz(path, self.state_dict(), {"kind": "model", "config": self.config.to_dict()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, config: TransformerConfig | None = None) -> Transformer:
+        """The model that `save` wrote.
+
+        Parameters
+        ----------
+        config : TransformerConfig, optional
+            The config that the model is expected to have.
+
+        Raises
+        ------
+        MinitxError
+            If the file is missing, damaged, or not a model; if a parameter is missing; if it is of
+            another config than expected.
+        """
+        state, record = read_npz(path, "model file")
+        if not isinstance(record, dict) or record.get("kind") != "model" or "config" not in record:
+            raise MinitxError(f"{str(path)!r} holds no model.")
+        found = TransformerConfig.from_dict(record["config"])
+        if config is not None and found != config:
+            wanted = config.to_dict()
+            other = [
+                f"{k} = {v!r}, not {wanted[k]!r}"
+                for k, v in found.to_dict().items()
+                if v != wanted[k]
+            ]
+            raise MinitxError(f"{str(path)!r} is of another config: {'; '.join(other)}.")
+        model = cls(found, np.random.default_rng(0))
+        try:
+            model.load_state_dict(state)
+        except MinitxError as error:
+            raise MinitxError(f"{str(path)!r} does not fit its own config: {error}") from error
+        return model
