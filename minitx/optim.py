@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules; the names are PyTorch's.
 
-A `Transformer` keeps all its parameters in one buffer. An optimiser finds that out and makes one pass
-over it, instead of one for each parameter.
+A `Transformer` keeps all its parameters in one buffer. An optimiser finds that out and makes one
+pass over it, instead of one for each parameter.
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
 class SGD(Optimizer):
     """Gradient descent, with momentum (Sutskever et al., 2013) if asked; PyTorch's formulas.
 
-    ``b ← momentum · b + g`` (b starts as the first gradient), then ``p ← p − lr · b``; with nesterov
-    ``p ← p − lr · (g + momentum · b)``. Weight decay adds ``weight_decay · p`` to the gradient.
+    ``b ← momentum · b + g`` (b starts as the first gradient), then ``p ← p − lr · b``; with
+    nesterov ``p ← p − lr · (g + momentum · b)``. Weight decay adds ``weight_decay · p`` to the
+    gradient.
     """
 
     slots = ("momentum",)

@@ -24,8 +24,8 @@ from minitx.nn.module import Module, Parameter
 from minitx.nn.positions import POSITIONS, Positions
 
 if TYPE_CHECKING:
-    from minitx.nn.generate import KVCache
     from minitx.nn.config import TransformerConfig
+    from minitx.nn.generate import KVCache
 
 WeightFunction = Callable[[Tensor, "np.ndarray | None", "TransformerConfig"], Tensor]
 
@@ -52,8 +52,8 @@ def sigmoid(scores, mask, config):
 def relu(scores, mask, config):
     """max(s, 0) / max_len (Wortsman et al., 2023, divide by the sequence length).
 
-    The constant max_len, not the number of visible keys: so that a weight does not change when another
-    key appears, and a KV cache gives what the full pass gives.
+    The constant max_len, not the number of visible keys: so that a weight does not change when
+    another key appears, and a KV cache gives what the full pass gives.
     """
     return masked(ops.relu(scores) / config.max_len, mask)
 
@@ -139,8 +139,8 @@ class Attention(Module):
     """Multi-head attention with a hook at every step.
 
     ``query``, ``key``, ``value`` map [B, T, D] to [B, T, H·K], ``output`` maps back. Hook points:
-    q, k, v (before rotary; rot_q, rot_k after), attn_scores (before the mask), pattern, z (after the
-    gate: what ``output`` reads), result (z through ``output`` per head, without bias), gate.
+    q, k, v (before rotary; rot_q, rot_k after), attn_scores (before the mask), pattern, z (after
+    the gate: what ``output`` reads), result (z through ``output`` per head, without bias), gate.
     """
 
     def __init__(

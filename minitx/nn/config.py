@@ -84,7 +84,8 @@ class TransformerConfig:
         Clipped softmax stretches weights to [γ, ζ], then clips to [0, 1].
     rope_base : float
     init_std, embed_std : float
-        Standard deviation of 2-D weights and of embeddings (None: the same). Biases start at 0, norms at 1.
+        Standard deviation of 2-D weights and of embeddings (None: the same). Biases start at 0,
+        norms at 1.
     scale_residual_init : bool
         Divide the init of what writes to the stream by √(2 · n_layers), as GPT-2 does.
     final_norm : bool

@@ -28,8 +28,8 @@ class KVCache:
     model : Transformer
         With a causal mask: a later token must not change what earlier ones computed.
     window : int, optional
-        Keep only the last ``window`` tokens, the newest included, and count positions within what is
-        kept. None keeps everything.
+        Keep only the last ``window`` tokens, the newest included, and count positions within what
+        is kept. None keeps everything.
     n_sinks : int
         With a window: also keep the first ``n_sinks`` tokens for ever.
 
@@ -147,7 +147,7 @@ def forward_cached(
         return Tensor(np.concatenate(steps, axis=1))
     if (
         model.config.mask == "prefix"
-        and 0 < cache.seen + T
+        and cache.seen + T > 0
         and cache.seen < model.config.prefix_len
     ):
         if cache.seen or model.config.prefix_len > T:

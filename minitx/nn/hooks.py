@@ -55,7 +55,8 @@ class HookPoint(Module):
     layer : int or None
         The block that it sits in; None outside of the blocks.
     hooks : list
-        Functions ``function(activation, hook)`` in calling order. Empty: the activation passes through.
+        Functions ``function(activation, hook)`` in calling order. Empty: the activation passes
+        through.
     """
 
     def __init__(self) -> None:
@@ -194,8 +195,8 @@ class HookedModule(Module):
         ----------
         fwd_hooks : iterable of (name or predicate, function)
             ``function(activation, hook)`` gets the Tensor and the hook point (``.name``,
-            ``.layer``) and returns its replacement (same shape) or None for unchanged. Several hooks on
-            one point run in the order given, after those that were there.
+            ``.layer``) and returns its replacement (same shape) or None for unchanged. Several
+            hooks on one point run in the order given, after those that were there.
         """
         removers: list[Callable[[], None]] = []
         try:

@@ -73,7 +73,8 @@ class Embedding(Module):
 class LayerNorm(Module):
     """Centre each vector, divide by its standard deviation, scale and shift (Ba et al., 2016).
 
-    ``hook_scale`` [B, T, 1] is the divisor √(variance + eps); ``hook_normalized`` [B, T, D] is the output.
+    ``hook_scale`` [B, T, 1] is the divisor √(variance + eps); ``hook_normalized`` [B, T, D] is the
+    output.
     """
 
     def __init__(self, size: int, bias: bool = True, eps: float = 1e-5, dtype: str = "float32"):
@@ -142,7 +143,8 @@ class MLP(Module):
     """One hidden layer at every position alike: ``down(activation(up(x)))``.
 
     swiglu has a gate: ``down(silu(gate(x)) * up(x))``. ``hook_pre`` [B, T, M] is what goes into the
-    activation, ``hook_post`` what goes into ``down``; with swiglu, ``hook_pre_linear`` is ``up(x)``.
+    activation, ``hook_post`` what goes into ``down``; with swiglu, ``hook_pre_linear`` is
+    ``up(x)``.
     """
 
     def __init__(self, config: TransformerConfig, rng: np.random.Generator, out_std: float):

@@ -1,8 +1,8 @@
 """Masks: who may attend to whom. True = may attend.
 
-A mask is one function ``(T, S, offset, config, segments) -> bool [T, S] or [B, T, S]``: ``T`` queries that
-stand at ``offset … offset + T − 1`` among ``S`` keys at 0 … S − 1 (offset > 0 with a KV cache).
-Add your own with ``MASKS["mine"] = function``.
+A mask is one function ``(T, S, offset, config, segments) -> bool [T, S] or [B, T, S]``: ``T``
+queries that stand at ``offset … offset + T − 1`` among ``S`` keys at 0 … S − 1 (offset > 0 with a
+KV cache). Add your own with ``MASKS["mine"] = function``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def same_segment(segments: np.ndarray) -> np.ndarray:
 def positions_in_segments(segments: np.ndarray) -> np.ndarray:
     """Positions that start again at 0 in each document. int [B, T] -> int [B, T]
 
-    Pass them as ``positions`` to give a packed document the absolute positions that it would have alone.
+    Pass them as ``positions`` to give a packed document the absolute positions that it would have
+    alone.
     """
     segments = np.asarray(segments)
     T = segments.shape[1]

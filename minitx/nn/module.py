@@ -126,7 +126,8 @@ class Module:
         Raises
         ------
         MinitxError
-            With ``strict``, if a parameter is missing or a name is unknown; always, if a shape differs.
+            With ``strict``, if a parameter is missing or a name is unknown; always, if a shape
+            differs.
         """
         own = dict(self.named_parameters())
         missing = [name for name in own if name not in state]

@@ -24,8 +24,8 @@ def write_npz(
 ) -> None:
     """Write arrays and a JSON record to one file.
 
-    The file is written beside its place and then moved there in one step: a crash in the middle leaves
-    the earlier file as it was.
+    The file is written beside its place and then moved there in one step: a crash in the middle
+    leaves the earlier file as it was.
 
     Raises
     ------

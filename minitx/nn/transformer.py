@@ -128,11 +128,13 @@ class Transformer(HookedModule):
         mask : bool array [T, S] or [B, T, S], optional
             True = may attend; taken together (AND) with the config's mask.
         positions : int array [T] or [B, T], optional
-            Where the tokens stand for the position scheme, in place of 0 … T − 1. Masks go by index.
+            Where the tokens stand for the position scheme, in place of 0 … T − 1. Masks go by
+            index.
         segments : int array [B, T], optional
             Document numbers: no token sees another document, under any mask.
         cache : KVCache, optional
-            Keys and values of earlier tokens; ``tokens`` are the new ones. No gradients are recorded.
+            Keys and values of earlier tokens; ``tokens`` are the new ones. No gradients are
+            recorded.
 
         Returns
         -------
@@ -141,7 +143,8 @@ class Transformer(HookedModule):
         Raises
         ------
         MinitxError
-            For ids outside of the vocabulary, a sequence longer than max_len, or arrays that do not fit.
+            For ids outside of the vocabulary, a sequence longer than max_len, or arrays that do
+            not fit.
         """
         tokens = self.check_tokens(tokens)
         if cache is not None:
@@ -149,7 +152,7 @@ class Transformer(HookedModule):
                 raise MinitxError("A KV cache takes no segments: give each document its own cache.")
             return generation.forward_cached(self, tokens, cache, mask, positions)
         T = tokens.shape[1]
-        if T > self.config.max_len:
+        if self.config.max_len < T:
             raise MinitxError(
                 f"The sequence has {T} tokens, more than max_len = {self.config.max_len}; shorten it or "
                 "make max_len larger."
