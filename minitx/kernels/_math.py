@@ -2,6 +2,9 @@
 
 The C library's ``expf`` is a call, and a loop with a call in it runs one number at a time. A
 polynomial is arithmetic, and runs eight or sixteen at a time.
+
+Numba's disk cache looks at the file of the kernel that is called, not at those it takes parts from:
+the files that use this one name its digest, so that a change here changes them too (a test compares).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _MAXIMUM = {"reassoc", "nsz", "nnan"}
 def exp(x):
     """``exp(x)``; float32 by Cody-Waite reduction and a polynomial (relative error below 1e-7).
 
-    float32 results stop growing at exp(88) = 1.7e38; below -87 they are 0. No kernel asks for more.
+    In float32, above 88 (1.7e38) the result is infinity, and below -87 (1.6e-38) it is 0.
     """
     return math.exp(x)
 
@@ -33,7 +36,8 @@ def _exp(x):
         return lambda x: math.exp(x)
 
     f = np.float32
-    low, high, zero, one, half = f(-87.3), f(88.0), f(0), f(1), f(0.5)
+    low, high, infinity = f(-87.3), f(88.0), f(np.inf)
+    zero, one, half = f(0), f(1), f(0.5)
     log2_e, ln2_high, ln2_low = f(1.4426950408889634), f(0.693145751953125), f(1.4286068e-06)
     # Adding 1.5 * 2**23 leaves the rounded integer in the lowest bits of the sum.
     shift, exponent_bias, mantissa_bits = f(12582912.0), np.int32(127), np.int32(23)
@@ -50,7 +54,8 @@ def _exp(x):
         p = p * (r * r) + r + one
         power = np.int32((shifted.view(np.int32) + exponent_bias) << mantissa_bits)
         y = p * power.view(np.float32)  # times 2**n
-        return zero if x < low else y
+        y = zero if x < low else y
+        return infinity if x > high else y
 
     return exp_float32
 

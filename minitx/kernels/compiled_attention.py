@@ -1,5 +1,6 @@
 """Compiled softmax, attention and rotary positions. See ``compiled.py`` for how they are built."""
 
+# digest of _math.py: f6e487a1b56b
 from __future__ import annotations
 
 import numpy as np
@@ -111,7 +112,8 @@ def attention(q, k, v, mask=None, bias=None, scale=1.0, off_by_one=False, causal
     if not takes(q, k, v, bias) or k.size == 0 or v.size == 0:
         return reference.attention(q, k, v, mask, bias, scale, off_by_one, causal)
     qh, kh, vh = q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2)  # [B, H, T, K]
-    scores = np.matmul(qh, kh.swapaxes(-1, -2))  # [B, H, T, S]
+    scores = np.empty((*qh.shape[:3], kh.shape[2]), q.dtype)  # [B, H, T, S], in C order
+    np.matmul(qh, kh.swapaxes(-1, -2), out=scores)
     flat = scores.reshape(-1, *scores.shape[2:])  # [B H, T, S]
     if bias is not None:
         scores *= scores.dtype.type(scale)
@@ -135,7 +137,8 @@ def attention_backward(g, q, k, v, pattern, scale=1.0, causal=False, want_bias=F
     pattern = plain(pattern)
     gq, gk, gv = np.empty(q.shape, q.dtype), np.empty(k.shape, q.dtype), np.empty(v.shape, q.dtype)
     np.matmul(pattern.swapaxes(-1, -2), gh, out=gv.swapaxes(1, 2))
-    g_scores = np.matmul(gh, vh.swapaxes(-1, -2))  # gradient of the pattern, then of the scores
+    g_scores = np.empty(pattern.shape, q.dtype)
+    np.matmul(gh, vh.swapaxes(-1, -2), out=g_scores)  # gradient of the pattern, then of the scores
     flat = (-1, *pattern.shape[2:])
     factor = q.dtype.type(1.0 if want_bias else scale)
     _attend_backward(g_scores.reshape(flat), pattern.reshape(flat), factor, causal)
