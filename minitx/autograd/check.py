@@ -80,7 +80,7 @@ def gradcheck(
         raise MinitxError(
             "gradcheck needs at least one input of floats: integers have no gradient."
         )
-    before = [(t, t.data, t.grad, t.requires_grad, t._buffer) for t in tensors]
+    before = [(t, t.data, t.grad, t.requires_grad, t.grad_buffer) for t in tensors]
     try:
         for i in checked:
             t = tensors[i]
@@ -88,11 +88,16 @@ def gradcheck(
                 raise MinitxError(
                     f"gradcheck needs leaf tensors; input {i} is computed: detach() it."
                 )
-            t.data, t.grad, t.requires_grad, t._buffer = t.data.astype(np.float64), None, True, None
+            t.data, t.grad, t.requires_grad, t.grad_buffer = (
+                t.data.astype(np.float64),
+                None,
+                True,
+                None,
+            )
         return _Check(f, tensors, rtol, atol).run(checked, method, sample)
     finally:
         for t, *values in before:
-            t.data, t.grad, t.requires_grad, t._buffer = values
+            t.data, t.grad, t.requires_grad, t.grad_buffer = values
 
 
 class _Check:

@@ -105,7 +105,9 @@ def detect_anomaly() -> _Switch:
 
 
 def _finite(a) -> bool:
-    return getattr(a, "dtype", None) is None or a.dtype.kind not in "fc" or np.isfinite(a).all()
+    if isinstance(a, np.ndarray | float):
+        return bool(np.isfinite(a).all())
+    return True
 
 
 # ------------------------------------------------------------------------------------- forward
@@ -151,7 +153,7 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
             elif type(a) is np.ndarray or len(arrays) >= required:
                 arrays.append(a)
             else:
-                arrays.append(_constant(a))
+                arrays.append(np.asarray(a) if required == 1 else _constant(a))
             parents.append(None)
         recorded = recorded and _mode.recording
         if wants_needs:
@@ -168,10 +170,13 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
             raise MinitxError(f"{name} made the first NaN or infinity, in the forward pass.")
         out = Tensor.__new__(Tensor)
         out.data = y
-        out.grad = None
+        out.grad = out.grad_buffer = out._node = None
         out.requires_grad = recorded
-        out._node = Node(name, rules, parents, y.shape, y.dtype) if recorded else None
-        out._buffer = None
+        if recorded:
+            if y.dtype.kind == "f":
+                out._node = Node(name, rules, parents, y.shape, y.dtype)
+            else:  # integers do not vary smoothly
+                out.requires_grad = False
         return out
 
     return operation
@@ -238,8 +243,8 @@ def backward(tensor: Tensor, grad=None, retain_graph: bool = False) -> None:
     """
     if not tensor.requires_grad:
         raise MinitxError(
-            "backward() needs a graph, and this tensor has none: no tensor that it was computed "
-            "from has requires_grad=True, or it was computed under no_grad() or from a detached tensor."
+            "backward() needs a graph, and this tensor has none: nothing that it was computed "
+            "from has requires_grad=True, or it was computed under no_grad()."
         )
     grad = _first_gradient(tensor, grad)
     root = tensor._node
@@ -267,9 +272,7 @@ def _first_gradient(tensor, grad) -> np.ndarray:
         return np.ones_like(tensor.data)
     grad = grad.data if isinstance(grad, Tensor) else np.asarray(grad)
     if grad.shape != tensor.shape:
-        raise ShapeError(
-            f"backward(grad) needs the tensor's shape {tensor.shape}, got {grad.shape}."
-        )
+        raise ShapeError(f"backward(grad) needs shape {tensor.shape}, got {grad.shape}.")
     return grad.astype(tensor.dtype, copy=False)
 
 
@@ -285,7 +288,7 @@ def _newest_first(root: Node) -> list[Node]:
     for node in waiting:  # grows while it is read
         if node.parents is None:
             raise MinitxError(
-                f"backward() reached a graph (at {node.name}) that an earlier backward() has freed: "
+                f"backward() reached a graph (at {node.name}) that an earlier call has freed: "
                 "run the forward pass again, add the losses and call backward() once, or keep the "
                 "graph with the first call, backward(retain_graph=True)."
             )
@@ -307,20 +310,16 @@ def _visit(node: Node, retain_graph: bool) -> None:
         _add_to_leaf(node.kept, g, ours=False)
     if len(rules) == 1:
         grads = rules[0](g)
-        if type(grads) is not tuple:
-            grads = (grads,)
-        elif len(set(map(id, grads))) < len(grads):
-            grads = _no_array_twice(grads)
-    else:
-        grads = None
+        grads = _no_array_twice(grads) if type(grads) is tuple else (grads,)
+    else:  # one rule for each input: call those that are wanted
+        grads = [
+            None if parent is None or rule is None else rule(g)
+            for parent, rule in zip(parents, rules, strict=False)
+        ]
     for i, parent in enumerate(parents):
         if parent is None:
             continue
-        if grads is not None:
-            grad = grads[i] if i < len(grads) else None
-        else:
-            rule = rules[i] if i < len(rules) else None
-            grad = None if rule is None else rule(g)
+        grad = grads[i] if i < len(grads) else None
         if grad is None:
             raise MinitxError(f"{node.name} has no gradient by its input {i}: detach() that input.")
         if type(grad) is not np.ndarray:
@@ -331,8 +330,7 @@ def _visit(node: Node, retain_graph: bool) -> None:
             grad = _cast(grad, parent.dtype, node.name)
         if _mode.detecting and not _finite(grad) and _finite(g):
             raise MinitxError(f"{node.name} made the first NaN or infinity, in the backward pass.")
-        # Ours to write to: neither g itself nor a view (of g, or of an array that some other input
-        # got).
+        # Is it ours to write to? Not if it is g itself, or a view of g or of who knows what.
         ours = grad is not g and grad.base is None
         if type(parent) is not Node:
             _add_to_leaf(parent, grad, ours)
@@ -372,20 +370,19 @@ def _cast(grad, dtype, name) -> np.ndarray:
 
 
 def _no_array_twice(grads: tuple) -> tuple:
-    seen = set()
-    out = []
-    for grad in grads:
-        out.append(grad.copy() if grad is not None and id(grad) in seen else grad)
-        seen.add(id(grad))
-    return tuple(out)
+    """Copies in place of arrays that a rule returned for two inputs, so that each owns its own."""
+    ids = [id(grad) for grad in grads if grad is not None]
+    if len(set(ids)) == len(ids):
+        return grads
+    return tuple(None if grad is None else grad.copy() for grad in grads)
 
 
 def _add_to_leaf(leaf: Tensor, grad: np.ndarray, ours: bool) -> None:
     """Store the first gradient, add later ones in place. The stored array is the leaf's alone."""
     if leaf.grad is not None:
         leaf.grad += grad
-    elif leaf._buffer is not None:  # an optimiser gave the gradient a place to live
-        np.copyto(leaf._buffer, grad)
-        leaf.grad = leaf._buffer
+    elif leaf.grad_buffer is not None:  # an optimiser gave the gradient a place to live
+        np.copyto(leaf.grad_buffer, grad)
+        leaf.grad = leaf.grad_buffer
     else:
         leaf.grad = grad if ours else grad.copy()

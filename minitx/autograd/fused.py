@@ -250,6 +250,7 @@ def embedding(tokens, weight):
     """
     _need(weight.ndim == 2, "embedding", "weight [V, D]", weight=weight)
     vocab, width = weight.shape
+    tokens = np.asarray(tokens)
     _check_ids(tokens, vocab, "Token", "the embedding")
 
     def rule(g):  # a token that occurs n times collects n gradients
@@ -302,48 +303,30 @@ def cross_entropy(logits, targets, ignore_index=-100, reduction="mean"):
     """
     if reduction not in ("mean", "sum", "none"):
         raise unknown("reduction", reduction, ("mean", "sum", "none"))
-    _need(
-        logits.ndim and logits.shape[:-1] == np.shape(targets),
-        "cross_entropy",
-        "logits [..., V] and targets [...]",
-        logits=logits,
-        targets=targets,
-    )
-    counted = targets != ignore_index
+    targets = np.asarray(targets)
+    fits = logits.ndim and logits.shape[:-1] == targets.shape
+    _need(fits, "cross_entropy", "logits [..., V], targets [...]", logits=logits, targets=targets)
     vocab = logits.shape[-1]
-    _check_ids(
-        targets[counted] if targets.ndim else targets[None][counted[None]],
-        vocab,
-        "Target",
-        "the logits' last axis",
-    )
-    if reduction != "none" and not counted.any():
-        raise MinitxError(
-            f"cross_entropy has nothing to learn: all {targets.size} targets are {ignore_index}, ignored."
-        )
     flat, ids = logits.reshape(-1, vocab), targets.reshape(-1)  # [N, V], [N]
-    if reduction == "none":
-        return _cross_entropy_each(flat, ids, counted.reshape(-1), logits.shape)
+    if ids.size and (ids.min() < 0 or ids.max() >= vocab):  # only then is a copy worth its while
+        _check_ids(ids[ids != ignore_index], vocab, "Target", "the logits' last axis")
     loss, lse, count = kernels.cross_entropy(flat, ids, ignore_index)
-    times = count if reduction == "sum" else 1
+    if reduction == "none":
+        rows = np.arange(len(ids))
+        counted = ids != ignore_index
+        loss = np.where(counted, lse - flat[rows, np.where(counted, ids, 0)], 0)
+        loss = loss.reshape(targets.shape)
+    elif count == 0:
+        raise MinitxError(
+            f"cross_entropy needs a target: all {ids.size} are {ignore_index}, which is ignored."
+        )
+    elif reduction == "sum":
+        loss = loss * count
 
     def rule(g):
-        grad = kernels.cross_entropy_backward(g * times, flat, lse, ids, ignore_index, count)
+        g = g if reduction == "mean" else g.reshape(-1) * count  # the kernel divides by count
+        g = np.broadcast_to(g, ids.shape) if reduction == "none" else g
+        grad = kernels.cross_entropy_backward(g, flat, lse, ids, ignore_index, count)
         return grad.reshape(logits.shape)
 
-    return loss * times, rule
-
-
-def _cross_entropy_each(flat, ids, counted, shape):
-    rows = np.arange(len(ids))
-    safe = np.where(counted, ids, 0)
-    logp = kernels.log_softmax(flat)  # [N, V]
-    loss = np.where(counted, -logp[rows, safe], 0)
-
-    def rule(g):
-        grad = np.exp(logp)
-        grad[rows, safe] -= 1
-        grad *= (g.reshape(-1) * counted)[:, np.newaxis]
-        return grad.reshape(shape)
-
-    return loss.reshape(shape[:-1]), rule
+    return loss, rule

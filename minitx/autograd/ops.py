@@ -1,7 +1,7 @@
 """Every operation: forward and gradient rule side by side.
 
 This file is the elementary ones; the coarse ones, one kernel each (softmax, linear, attention,
-losses), are in `fused.py` and reappear here.
+losses), are in `fused.py`, the products of matrices in `products.py`; they reappear here.
 
 How to read a line: ``return y, lambda g: ...`` gives the output and, for each input, the rule that
 maps ``g``, the gradient of the final number by ``y``, to its gradient by that input. Rules do not
@@ -34,6 +34,7 @@ from minitx.autograd.fused import (
     silu,
     softmax,
 )
+from minitx.autograd.products import einsum, matmul
 from minitx.autograd.tensor import Tensor
 from minitx.errors import MinitxError
 
@@ -87,30 +88,6 @@ def power(a, b):
     less = b - (b != 0)  # the exponent b - 1, except that 0 * 0**(-1) would be NaN
     log = lambda: np.log(np.where(a == 0, 1, a))  # noqa: E731
     return y, lambda g: g * (b * a**less), lambda g: g * (y * log())
-
-
-@primitive
-def matmul(a, b):
-    """``a @ b`` with NumPy's rules: vectors, matrices, and stacks of matrices that broadcast."""
-    y = np.matmul(a, b)
-    rows = a[np.newaxis] if a.ndim == 1 else a  # [..., I, J], a vector being a single row
-    cols = b[:, np.newaxis] if b.ndim == 1 else b  # [..., J, K], or a single column
-
-    def matrix(g):  # the gradient with the axes that NumPy dropped for vectors
-        g = np.expand_dims(g, -1) if b.ndim == 1 else g
-        return np.expand_dims(g, -2) if a.ndim == 1 else g  # [..., I, K]
-
-    def rule_a(g):
-        ga = matrix(g) @ cols.swapaxes(-1, -2)
-        return ga[..., 0, :] if a.ndim == 1 else ga
-
-    def rule_b(g):
-        if b.ndim == 2 and a.ndim > 2:  # one product over all stacked rows, not one each and a sum
-            return a.reshape(-1, a.shape[-1]).T @ g.reshape(-1, g.shape[-1])
-        gb = rows.swapaxes(-1, -2) @ matrix(g)
-        return gb[..., 0] if b.ndim == 1 else gb
-
-    return y, rule_a, rule_b
 
 
 # ---------------------------------------------------------------- functions of each element
@@ -256,7 +233,8 @@ def var(x, axis=None, ddof=0, keepdims=False):
     away = x - x.mean(axis=axis, keepdims=True)
     squares = (away * away).sum(axis=axis, keepdims=keepdims)
     n = builtins.max(x.size // builtins.max(np.size(squares), 1) - ddof, 0)
-    return np.divide(squares, n), lambda g: away * _as_kept(g * (2 / n), x.ndim, axis, keepdims)
+    slope = 2 / n if n else np.nan
+    return np.divide(squares, n), lambda g: away * _as_kept(g * slope, x.ndim, axis, keepdims)
 
 
 @primitive
@@ -387,58 +365,3 @@ def _getitem(x, index):
         return gx
 
     return x[index], rule
-
-
-# -------------------------------------------------------------------------------------- einsum
-
-
-@primitive
-def einsum(subscripts, a, b):
-    """Sum of products of two operands, for example ``einsum("bthk,bshk->bhts", q, k)``.
-
-    Supports ``...``. Not supported: one letter twice in an operand (a diagonal).
-    """
-    left, right, out = _parse(subscripts, a, b)
-    y = np.einsum(f"{left},{right}->{out}", a, b, optimize=True)
-
-    def rule_a(g):
-        return _einsum_to(left, a.shape, g, out, b, right)
-
-    def rule_b(g):
-        return _einsum_to(right, b.shape, g, out, a, left)
-
-    return y, None, rule_a, rule_b
-
-
-def _einsum_to(letters, shape, g, out, other, others):
-    """The gradient by one operand: contract g with the other one, then repeat along lonely axes."""
-    known = "".join(c for c in letters if c in out or c in others)
-    grad = np.einsum(f"{out},{others}->{known}", g, other, optimize=True)
-    for i, c in enumerate(letters):  # summed away on its own: every entry gets the same gradient
-        if c not in known:
-            grad = np.expand_dims(grad, i)
-    full = tuple(np.maximum(shape, grad.shape)) if grad.size else shape
-    return np.broadcast_to(grad, full)
-
-
-def _parse(subscripts, a, b):
-    """Check the subscripts and replace ``...`` by capital letters."""
-    inputs, arrow, out = str(subscripts).replace(" ", "").partition("->")
-    operands = inputs.split(",")
-    if len(operands) != 2:
-        raise MinitxError(f"einsum takes two operands here, got {subscripts!r}.")
-    dots = []
-    for letters, x in zip(operands, (a, b), strict=True):
-        dots.append(x.ndim - len(letters.replace("...", "")) if "..." in letters else 0)
-    spare = [chr(c) for c in range(ord("A"), ord("Z") + 1) if chr(c) not in inputs]
-    batch = "".join(spare[: builtins.max(dots)])
-    if not arrow:
-        once = sorted(c for c in inputs if c.isalpha() and inputs.count(c) == 1)
-        out = ("..." if batch else "") + "".join(once)
-    left, right = (
-        s.replace("...", batch[len(batch) - n :]) for s, n in zip(operands, dots, strict=True)
-    )
-    for letters in (left, right):
-        if len(set(letters)) < len(letters):
-            raise MinitxError(f"einsum: a letter appears twice in one operand of {subscripts!r}.")
-    return left, right, out.replace("...", batch)

@@ -38,6 +38,8 @@ class Tensor:
         Same shape and dtype as ``data``. Calls of ``backward()`` add to it (in place, like
         PyTorch's).
     requires_grad : bool
+    grad_buffer : ndarray or None
+        Where the first gradient is to be written, if an optimiser keeps all of them in one array.
 
     Raises
     ------
@@ -47,8 +49,7 @@ class Tensor:
     """
 
     # _node: the engine's record of the operation that made this tensor; None for a leaf.
-    # _buffer: where an optimiser wants the gradient written, if it keeps all of them in one array.
-    __slots__ = ("__weakref__", "_buffer", "_node", "data", "grad", "requires_grad")
+    __slots__ = ("__weakref__", "_node", "data", "grad", "grad_buffer", "requires_grad")
 
     # NumPy leaves `array * tensor` to Tensor.__rmul__, and np.exp(tensor) is a TypeError, not a
     # lost graph.
@@ -59,7 +60,7 @@ class Tensor:
         self.grad: np.ndarray | None = None
         self.requires_grad = False
         self._node = None
-        self._buffer = None
+        self.grad_buffer = None
         if requires_grad:
             self.requires_grad_()
 
