@@ -6,7 +6,79 @@ interference and forgetting appear. Start reading at ``minitx/kernels/reference.
 Importing this package is cheap: Numba, Matplotlib and the command-line libraries load only when used.
 """
 
+from minitx import autograd, interp, kernels, lab, nn, optim, plots, tasks, training
+from minitx.autograd import (
+    GradcheckError,
+    Tensor,
+    detect_anomaly,
+    enable_grad,
+    gradcheck,
+    is_grad_enabled,
+    no_grad,
+    ops,
+    tensor,
+)
+from minitx.autograd.ops import cross_entropy, log_softmax, softmax
 from minitx.errors import MinitxError, ShapeError
+from minitx.nn import (
+    MLP,
+    Dropout,
+    Embedding,
+    KVCache,
+    LayerNorm,
+    Linear,
+    Module,
+    Parameter,
+    RMSNorm,
+    Transformer,
+    TransformerConfig,
+)
+from minitx.optim import SGD, Adam, AdamW, clip_grad_norm_
+from minitx.training import Callback, Curve, Every, fit
 
 __version__ = "0.1.0"
-__all__ = ["MinitxError", "ShapeError", "__version__"]
+__all__ = [
+    "MLP",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Callback",
+    "Curve",
+    "Dropout",
+    "Embedding",
+    "Every",
+    "GradcheckError",
+    "KVCache",
+    "LayerNorm",
+    "Linear",
+    "MinitxError",
+    "Module",
+    "Parameter",
+    "RMSNorm",
+    "ShapeError",
+    "Tensor",
+    "Transformer",
+    "TransformerConfig",
+    "__version__",
+    "autograd",
+    "clip_grad_norm_",
+    "cross_entropy",
+    "detect_anomaly",
+    "enable_grad",
+    "fit",
+    "gradcheck",
+    "interp",
+    "is_grad_enabled",
+    "kernels",
+    "lab",
+    "log_softmax",
+    "nn",
+    "no_grad",
+    "ops",
+    "optim",
+    "plots",
+    "softmax",
+    "tasks",
+    "tensor",
+    "training",
+]
