@@ -31,7 +31,8 @@ WeightFunction = Callable[[Tensor, "np.ndarray | None", "TransformerConfig"], Te
 
 
 # --- how scores become weights ------------------------------------------------------------------
-# scores [B, H, T, S]; mask bool, broadcastable to it, True = may attend, or None; -> weights [B, H, T, S].
+# scores [B, H, T, S]; mask bool, broadcastable to it, True = may attend, or None.
+# -> weights [B, H, T, S], zero where the mask forbids.
 
 
 def softmax(scores, mask, config):
@@ -59,12 +60,12 @@ def relu(scores, mask, config):
 
 
 def linear(scores, mask, config):
-    """The score itself, of either sign: a linear memory Σ v kᵀ that q reads (Schlag et al., 2021)."""
+    """The score itself, of either sign: q reads a linear memory Σ v kᵀ (Schlag et al., 2021)."""
     return masked(scores, mask)
 
 
 def clipped_softmax(scores, mask, config):
-    """clip((ζ − γ) p + γ, 0, 1), p = softmax: weights reach exact zeros (Bondarenko et al., 2023)."""
+    """clip((ζ − γ) p + γ, 0, 1), p = softmax: reaches exact zeros (Bondarenko et al., 2023)."""
     p = ops.softmax(scores, mask=mask)
     stretched = p * (config.clip_zeta - config.clip_gamma) + config.clip_gamma
     return masked(ops.clip(stretched, 0.0, 1.0), mask)
@@ -83,7 +84,7 @@ FUSED: dict[WeightFunction, bool] = {softmax: False, softmax1: True}
 """The weight functions that one fused kernel computes, and its ``off_by_one``."""
 
 LOOKS_AT_OTHER_QUERIES: set[str] = set()
-"""Names of weight functions whose rows depend on earlier queries' scores, which a KV cache forgets."""
+"""Weight functions whose rows depend on earlier queries' scores, which a KV cache forgets."""
 
 GATES: dict[str, Callable[[TransformerConfig], int]] = {
     "none": lambda config: 0,
@@ -224,7 +225,7 @@ class Attention(Module):
     def _weights(self, scores: Tensor, mask: np.ndarray | None, q: Tensor) -> Tensor:
         if not self.has_extra:
             return self.weigh(scores, mask, self.config)
-        # The extra key is one more column of scores. Its value is zero, so that it can be dropped again.
+        # The extra key is one more column of scores. Its value is zero: it can be dropped again.
         extra = self._extra_scores(q)  # [B, H, T, 1]
         if mask is not None:
             mask = np.concatenate([mask, np.ones((*mask.shape[:-1], 1), bool)], axis=-1)

@@ -140,11 +140,13 @@ class TransformerConfig:
         self._check_sizes()
         if self.tied and self.n_outputs != self.vocab_size:
             raise MinitxError(
-                f"tied=True needs out_size equal to vocab_size ({self.vocab_size}), got {self.out_size}."
+                f"tied=True needs out_size equal to vocab_size ({self.vocab_size}), "
+                f"got {self.out_size}."
             )
         if self.positions == "rotary" and self.head_width % 2:
             raise MinitxError(
-                f"Rotary positions turn pairs of features: d_head must be even, got {self.head_width}."
+                f"Rotary positions turn pairs of features: d_head must be even, "
+                f"got {self.head_width}."
             )
         if not 0.0 <= self.dropout < 1.0:
             raise MinitxError(f"dropout must lie in [0, 1), got {self.dropout}.")

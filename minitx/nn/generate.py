@@ -50,12 +50,13 @@ class KVCache:
         config = model.config
         if config.mask not in CAUSAL_MASKS - {"documents"} and config.mask != "prefix":
             raise MinitxError(
-                f"A KV cache needs a mask under which no token sees a later one, not {config.mask!r}."
+                "A KV cache needs a mask under which no token sees a later one, "
+                f"not {config.mask!r}."
             )
         if config.attention in LOOKS_AT_OTHER_QUERIES:
             raise MinitxError(
-                f"attention={config.attention!r} compares queries with one another, which a KV cache "
-                "does not keep; run the whole sequence."
+                f"attention={config.attention!r} compares queries with one another, which a KV "
+                "cache does not keep; run the whole sequence."
             )
         if window is None and n_sinks:
             raise MinitxError("n_sinks keeps the first tokens beside a window: set window too.")
@@ -68,7 +69,8 @@ class KVCache:
                 raise MinitxError(f"A cache that evicts needs mask='causal', not {config.mask!r}.")
             if window + n_sinks > config.max_len:
                 raise MinitxError(
-                    f"window + n_sinks = {window + n_sinks} is more than max_len = {config.max_len}."
+                    f"window + n_sinks = {window + n_sinks} is more than max_len = {config.max_len}"
+                    "; make one smaller."
                 )
         self.config, self.window, self.n_sinks = config, window, n_sinks
         self.length, self.seen = 0, 0
@@ -100,7 +102,8 @@ class KVCache:
         if held is not None:
             if held[0].shape[0] != pair[0].shape[0]:
                 raise ShapeError(
-                    f"The cache holds {held[0].shape[0]} sequences, the new tokens {pair[0].shape[0]}."
+                    f"The cache holds {held[0].shape[0]} sequences, the new tokens are of "
+                    f"{pair[0].shape[0]}."
                 )
             pair = tuple(
                 np.concatenate([old, new], axis=1) for old, new in zip(held, pair, strict=True)
@@ -109,7 +112,7 @@ class KVCache:
         return Tensor(pair[0]), Tensor(pair[1])
 
     def commit(self, T: int, positions: np.ndarray) -> None:
-        """Keep the new tokens. Called once the whole pass is through, so that an error leaves no half."""
+        """Keep the new tokens. Called when the whole pass is through: an error leaves no half."""
         self._held = [self._new[layer] for layer in range(len(self._held))]
         self._new = {}
         self.length += T
@@ -145,15 +148,9 @@ def forward_cached(
                 cache.make_room()
                 steps.append(forward_cached(model, tokens[:, t : t + 1], cache).data)
         return Tensor(np.concatenate(steps, axis=1))
-    if (
-        model.config.mask == "prefix"
-        and cache.seen + T > 0
-        and cache.seen < model.config.prefix_len
-    ):
-        if cache.seen or model.config.prefix_len > T:
-            raise MinitxError(
-                f"The prefix of {model.config.prefix_len} tokens must be fed to the cache in one piece."
-            )
+    prefix = model.config.prefix_len if model.config.mask == "prefix" else 0
+    if cache.seen == 0 and prefix > T:
+        raise MinitxError(f"The prefix of {prefix} tokens must be fed to the cache in one piece.")
     new = positions if positions is not None else np.arange(cache.length, cache.length + T)
     new = model.check_positions(new, T)
     keys = _append(cache.positions, new)

@@ -127,7 +127,7 @@ class ActivationCache(Mapping):
 
     def get(self, key: str | tuple, default: Any = None) -> Any:
         """The activation, or ``default`` if it was not cached."""
-        return self[key] if key in self else default
+        return self._arrays.get(self._full_name(key), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)

@@ -180,7 +180,10 @@ class MLP(Module):
 
 
 class Dropout(Module):
-    """In training mode, zero each number with probability p and divide the rest by 1 − p (Srivastava et al., 2014)."""
+    """In training mode, zero each number with probability p and divide the rest by 1 − p.
+
+    Srivastava et al. (2014). ``rng`` is a stream of the layer's own.
+    """
 
     def __init__(self, p: float, rng: np.random.Generator):
         if not 0.0 <= p < 1.0:

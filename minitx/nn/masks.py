@@ -21,7 +21,7 @@ MaskFunction = Callable[[int, int, int, "TransformerConfig", "np.ndarray | None"
 
 
 def _distance(T: int, S: int, offset: int) -> np.ndarray:
-    """How far back key j lies from query i: 0 is the query itself, negative is the future. [T, S]"""
+    """How far back key j lies from query i: 0 is the query itself, < 0 the future. [T, S]"""
     return (np.arange(T) + offset)[:, None] - np.arange(S)[None, :]
 
 
@@ -120,8 +120,8 @@ def build_mask(
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.ndim not in (2, 3) or mask.shape[-2:] != (T, S):
             raise ShapeError(
-                f"mask must be a bool array of shape [T, S] = {(T, S)} or [B, T, S] with True where a "
-                f"query may attend, got {mask.dtype} {mask.shape}."
+                f"mask must be a bool array of shape [T, S] = {(T, S)} or [B, T, S] with True "
+                f"where a query may attend; got {mask.dtype} {mask.shape}."
             )
         allowed = allowed & mask
     return allowed if allowed.ndim == 2 else allowed[:, None]  # one mask for all heads

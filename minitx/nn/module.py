@@ -69,7 +69,7 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter once, under the first name that reaches it (tied weights have several)."""
+        """Every parameter once, under the first name that reaches it."""
         seen: set[int] = set()
         for prefix, module in self.named_modules():
             for name, value in vars(module).items():
@@ -117,7 +117,7 @@ class Module:
     # --- state ------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """A copy of every parameter by name. Unlike PyTorch's, it does not follow later training."""
+        """A copy of every parameter by name; unlike PyTorch's, it does not follow training."""
         return {name: parameter.data.copy() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray], strict: bool = True) -> None:
@@ -143,7 +143,8 @@ class Module:
         for name, value in shared.items():
             if value.shape != own[name].shape:
                 raise ShapeError(
-                    f"Parameter {name!r} has shape {own[name].shape}, the state holds {value.shape}."
+                    f"Parameter {name!r} has shape {own[name].shape}, the state holds "
+                    f"{value.shape}."
                 )
         for name, value in shared.items():
             own[name].data[...] = value

@@ -33,13 +33,13 @@ class Positions(Module):
         return None
 
     def angles(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Cosine and sine of the angles that turn queries and keys, each [T, K/2] or [B, T, K/2]."""
+        """Cosine and sine of what turns queries and keys, each [T, K/2] or [B, T, K/2]."""
         return None
 
     def bias(
         self, query_positions: np.ndarray, key_positions: np.ndarray
     ) -> Tensor | np.ndarray | None:
-        """What is added to the attention scores, broadcastable to [B, H, T, S]; None for nothing."""
+        """What is added to the scores, broadcastable to [B, H, T, S]; None for nothing."""
         return None
 
 
@@ -88,10 +88,17 @@ class Rotary(Positions):
         super().__init__(config, rng)
         width = config.head_width
         self.rates = config.rope_base ** (-2.0 * np.arange(width // 2) / width)  # [K/2]
+        self.table = self._turn(np.arange(config.max_len))
 
-    def angles(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _turn(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         turn = positions[..., None] * self.rates
         return np.cos(turn).astype(self.dtype), np.sin(turn).astype(self.dtype)
+
+    def angles(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        cos, sin = self.table
+        if positions.min() >= 0 and positions.max() < len(cos):
+            return cos[positions], sin[positions]
+        return self._turn(positions)  # no end of positions: only learned schemes run out of them
 
 
 class ALiBi(Positions):
@@ -133,7 +140,10 @@ POSITIONS: dict[str, type[Positions]] = {
 
 
 def alibi_slopes(n_heads: int) -> np.ndarray:
-    """2^(−8h/n) for heads h = 1 … n, n a power of two; else every second slope of the next power fills up."""
+    """2^(−8h/n) for heads h = 1 … n, if n is a power of two (Press et al., 2022).
+
+    Otherwise the slopes of the power below, filled up with every second one of the power above.
+    """
 
     def of_power(n: int) -> list[float]:
         return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]

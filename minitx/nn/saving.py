@@ -47,8 +47,8 @@ def write_npz(
             raise
     except OSError as error:
         raise MinitxError(
-            f"Cannot write {str(path)!r}: {error.strerror or error}; choose a folder that exists and "
-            "can be written."
+            f"Cannot write {str(path)!r}: {error.strerror or error}; choose a folder that exists "
+            "and can be written."
         ) from error
 
 

@@ -154,8 +154,8 @@ class Transformer(HookedModule):
         T = tokens.shape[1]
         if self.config.max_len < T:
             raise MinitxError(
-                f"The sequence has {T} tokens, more than max_len = {self.config.max_len}; shorten it or "
-                "make max_len larger."
+                f"The sequence of {T} tokens exceeds max_len = {self.config.max_len}: shorten it "
+                "or make max_len larger."
             )
         positions = self.check_positions(np.arange(T) if positions is None else positions, T)
         scene = self.make_scene(T, T, 0, positions, positions, mask, segments)
@@ -189,12 +189,14 @@ class Transformer(HookedModule):
         """Who stands where and sees whom, worked out once for all layers."""
         causal = self.config.mask == "causal" and T == S and mask is None and segments is None
         scheme = self.pos_embed
+        angles = scheme.angles(key_positions)
+        same = query_positions is key_positions
         return Scene(
             mask=None if causal else build_mask(self.config, T, S, offset, mask, segments),
             causal=causal,
             bias=scheme.bias(query_positions, key_positions),
-            query_angles=scheme.angles(query_positions),
-            key_angles=scheme.angles(key_positions),
+            query_angles=angles if same else scheme.angles(query_positions),
+            key_angles=angles,
         )
 
     def check_tokens(self, tokens: np.ndarray) -> np.ndarray:
@@ -204,8 +206,8 @@ class Transformer(HookedModule):
             raise MinitxError(f"Tokens must be whole numbers, got an array of {tokens.dtype}.")
         if tokens.ndim not in (2, 3) or 0 in tokens.shape:
             raise ShapeError(
-                f"Tokens must have shape [B, T] (or [B, T, F] for fused features), got {tokens.shape}; "
-                "write tokens[None] for one sequence."
+                "Tokens must have shape [B, T] (or [B, T, F] for fused features), got "
+                f"{tokens.shape}; write tokens[None] for one sequence."
             )
         if tokens.min() < 0 or tokens.max() >= self.config.vocab_size:
             bad = tokens[(tokens < 0) | (tokens >= self.config.vocab_size)].flat[0]
@@ -236,7 +238,7 @@ class Transformer(HookedModule):
         temperature: float = 0.0,
         use_cache: bool = True,
     ) -> np.ndarray:
-        """Continue sequences by ``n`` tokens: see `minitx.nn.generate.generate`. [B, T] -> [B, T + n]"""
+        """Continue [B, T] to [B, T + n]: see `minitx.nn.generate.generate`."""
         return generation.generate(self, tokens, n, rng, temperature, use_cache)
 
     # --- parameters in one buffer ---------------------------------------------------------------
@@ -301,7 +303,7 @@ class Transformer(HookedModule):
         return w.reshape(-1, H, K, D).transpose(0, 1, 3, 2)
 
     def _across_layers(self, name: str, shape: Any) -> np.ndarray:
-        """One parameter of all blocks as one view. Blocks are alike, so it recurs at equal steps."""
+        """One parameter of all blocks as one view: it recurs at equal steps, blocks being alike."""
         named = dict(self.named_parameters())
         place = {
             n: (p.data.ctypes.data - self.flat.ctypes.data) // p.data.itemsize

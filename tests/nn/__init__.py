@@ -1,0 +1,1 @@
+"""Tests of the modules, the transformer and its hooks."""
