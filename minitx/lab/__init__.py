@@ -1,0 +1,32 @@
+"""What an experiment is: arms, seeds, measurements, claims, statistics, runner, store.
+
+Nothing here knows of transformers: the lab could judge any experiment. Read ``experiment.py``
+first, then ``claims.py``, ``statistics.py``, ``runner.py`` and ``store.py``.
+"""
+
+from minitx.lab.claims import Claim, ClaimResult, at_least, at_most, judge
+from minitx.lab.experiment import Arm, Experiment, arm, find, register, registry, validate
+from minitx.lab.results import Results, Run
+from minitx.lab.runner import Outcome, Reporter, run
+from minitx.lab.statistics import bootstrap_interval
+
+__all__ = [
+    "Arm",
+    "Claim",
+    "ClaimResult",
+    "Experiment",
+    "Outcome",
+    "Reporter",
+    "Results",
+    "Run",
+    "arm",
+    "at_least",
+    "at_most",
+    "bootstrap_interval",
+    "find",
+    "judge",
+    "register",
+    "registry",
+    "run",
+    "validate",
+]
