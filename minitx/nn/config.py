@@ -72,6 +72,8 @@ class TransformerConfig:
     mlp : {"gelu", "relu", "swiglu", "none"}
     bias : bool
         Biases in linear layers and norms. The unembedding never has one.
+    norm_bias : bool, optional
+        Biases in the norms only; None: as ``bias`` says.
     tied : bool
         Unembed with the embedding's weights.
     residual : bool
@@ -118,6 +120,7 @@ class TransformerConfig:
     norm_position: str = "pre"
     mlp: str = "gelu"
     bias: bool = True
+    norm_bias: bool | None = None
     tied: bool = False
     residual: bool = True
     dropout: float = 0.0

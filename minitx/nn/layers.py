@@ -128,7 +128,8 @@ NORMS: dict[str, type[Module]] = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "n
 def make_norm(config: TransformerConfig) -> Module:
     """The norm that the config names, over the model width."""
     kind = choose(NORMS, config.norm, "norm")
-    return kind(config.d_model, bias=config.bias, dtype=config.dtype)
+    bias = config.bias if config.norm_bias is None else config.norm_bias
+    return kind(config.d_model, bias=bias, dtype=config.dtype)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
