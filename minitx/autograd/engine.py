@@ -202,9 +202,7 @@ def _constant(a):
     """
     if isinstance(a, np.generic):
         return a.item()
-    if a is None or isinstance(a, bool | int | float | complex | str):
-        return a
-    return np.asarray(a)
+    return np.asarray(a) if isinstance(a, list | np.ndarray) else a
 
 
 def _describe(name, parameters, arrays, error) -> str:

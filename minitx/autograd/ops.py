@@ -195,7 +195,7 @@ def where(condition, a, b):
 @primitive
 def astype(x, dtype):
     """``x`` in another float dtype; the gradient comes back in the old one."""
-    return x.astype(dtype), lambda g: g
+    return np.asarray(x).astype(dtype), lambda g: g
 
 
 # ---------------------------------------------------------------------------------- reductions
@@ -285,8 +285,8 @@ def cumsum(x, axis=None):
 @primitive
 def reshape(x, shape):
     """The same values in another shape; one entry may be -1."""
-    old = x.shape
-    return x.reshape(shape), lambda g: g.reshape(old)
+    old = np.shape(x)
+    return np.reshape(x, shape), lambda g: g.reshape(old)
 
 
 @primitive

@@ -28,7 +28,9 @@ def matmul(a, b):
         return ga[..., 0, :] if a.ndim == 1 else ga
 
     def rule_b(g):
-        if b.ndim == 2 and a.ndim > 2:  # one product over all stacked rows, not one each and a sum
+        if (
+            b.ndim == 2 and a.ndim > 2 and a.size
+        ):  # one product over all stacked rows, not one each and a sum
             return a.reshape(-1, a.shape[-1]).T @ g.reshape(-1, g.shape[-1])
         gb = rows.swapaxes(-1, -2) @ matrix(g)
         return gb[..., 0] if b.ndim == 1 else gb
@@ -61,7 +63,7 @@ def _einsum_to(letters, shape, g, out, other, others):
     for i, c in enumerate(letters):  # summed away on its own: every entry gets the same gradient
         if c not in known:
             grad = np.expand_dims(grad, i)
-    full = tuple(np.maximum(shape, grad.shape)) if grad.size else shape
+    full = [n if m == 1 else m for n, m in zip(shape, grad.shape, strict=True)]
     return np.broadcast_to(grad, full)
 
 
