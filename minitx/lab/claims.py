@@ -205,7 +205,7 @@ def _by_seed(measure: str, arm: str, results: Results) -> dict[int, float]:
         value = run[measure]
         if np.size(value) != 1 or isinstance(value, str | dict):
             raise MinitxError(
-                f"A claim needs one number per run, but {measure!r} of arm {arm!r}, seed {run.seed} "
+                f"A claim needs one number per run, but {measure!r} of {arm!r}, seed {run.seed}, "
                 f"is {type(value).__name__} of shape {np.shape(value)}; return its summary as a "
                 "measure of its own."
             )

@@ -11,7 +11,8 @@ import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import minitx
 from minitx.lab.experiment import Experiment
 
 PACKAGE = Path(minitx.__file__).resolve().parent
+Dotted = tuple[str, ...]  # ("minitx", "nn", "layers")
+DISCOVERY = PACKAGE / "phenomena" / "__init__.py"  # finds experiments, computes nothing
 APART = {"lab", "plots", "report", "cli", "grading", "__main__"}
 
 
@@ -36,21 +39,21 @@ def code_version(experiment: Experiment) -> str:
         own = _notebook_source(cls)
     digest = hashlib.sha256(own)
     for path in sorted(files):
-        digest.update(f"{_label(path)} {_parsed(path)[0]}\n".encode())
+        digest.update(f"{_label(path)} {_parsed(path).digest}\n".encode())
     return digest.hexdigest()[:16]
 
 
 def reached(start: Path) -> set[Path]:
-    """The files that ``start`` reaches through imports, itself included."""
+    """The files whose code ``start`` uses through imports, itself included."""
     seen: set[Path] = set()
     todo = [start]
     while todo:
         path = todo.pop()
-        if path in seen:
+        if path in seen or path == DISCOVERY:
             continue
         seen.add(path)
-        for parts in _parsed(path)[1]:
-            todo.extend(_locate(parts, start.parent))
+        for module, name in _parsed(path).imports:
+            todo.extend(_follow(module, name, start.parent))
     return seen
 
 
@@ -59,39 +62,86 @@ def _label(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
 
 
-def _locate(parts: tuple[str, ...], beside: Path) -> Iterator[Path]:
-    """Files that importing this dotted name runs: the module and the packages around it."""
-    if parts[0] == "minitx":
-        if len(parts) > 1 and parts[1] in APART:
-            return
+def _follow(module: Dotted, name: str | None, beside: Path) -> Iterator[Path]:
+    """The files behind ``import module`` or ``from module import name``.
+
+    A package whose ``__init__`` only gathers names from its modules is looked through: who takes
+    one name from it does not hang on the others.
+    """
+    full = module if name is None else (*module, name)
+    if full[0] == "minitx" and len(full) > 1 and full[1] in APART:
+        return
+    for count in range(1, len(module)):
+        around = _locate(module[:count], beside)
+        if around and not _parsed(around).gathers:
+            yield around  # runs before the module, and does more than gather names
+    file = _locate(module, beside)
+    if name is not None and (inner := _locate((*module, name), beside)):
+        if file and not _parsed(file).gathers:
+            yield file
+        yield inner
+    elif file and _parsed(file).gathers.get(name, (module, name)) != (module, name):
+        yield from _follow(*_parsed(file).gathers[name], beside)
+    elif file:
+        yield file
+
+
+def _locate(module: Dotted, beside: Path) -> Path | None:
+    """The file of a module of ours (or beside the user's file); None for all others."""
+    if module[0] == "minitx":
         root = PACKAGE.parent
     elif beside.is_relative_to(PACKAGE):
-        return  # from outside the package: its version is not ours to watch
+        return None  # from outside the package: its version is not ours to watch
     else:
-        root = beside  # a module beside the user's file
-    for count in range(1, len(parts) + 1):
-        base = root.joinpath(*parts[:count])
-        for candidate in (base / "__init__.py", base.with_suffix(".py")):
-            if candidate.is_file():
-                yield candidate
-                break
+        root = beside
+    base = root.joinpath(*module)
+    candidates = (base / "__init__.py", base.parent / f"{base.name}.py")
+    return next((path for path in candidates if path.is_file()), None)
 
 
-def _parsed(path: Path) -> tuple[str, frozenset[tuple[str, ...]]]:
-    """A digest of the file's code, and the dotted names that it imports."""
+@dataclass(frozen=True)
+class Parsed:
+    """What the walk needs to know of a file.
+
+    ``gathers`` maps the names that a package's ``__init__`` takes from its modules to where they
+    come from; it is empty if the file holds any code of its own.
+    """
+
+    digest: str
+    imports: tuple[tuple[Dotted, str | None], ...]
+    gathers: Mapping[str, tuple[Dotted, str | None]]
+
+
+def _parsed(path: Path) -> Parsed:
     stat = path.stat()
     return _parse(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=1024)
-def _parse(path: Path, mtime: int, size: int) -> tuple[str, frozenset[tuple[str, ...]]]:
+def _parse(path: Path, mtime: int, size: int) -> Parsed:
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
     except SyntaxError:
-        return hashlib.sha256(source).hexdigest(), frozenset()
-    names = frozenset(_imports(tree, _package_of(path)))
-    return hashlib.sha256(repr(_canonical(tree)).encode()).hexdigest(), names
+        return Parsed(hashlib.sha256(source).hexdigest(), (), {})
+    package = _package_of(path)
+    digest = hashlib.sha256(repr(_canonical(tree)).encode()).hexdigest()
+    gathers = {}
+    if path.name == "__init__.py" and all(map(_only_gathers, tree.body)):
+        for node in tree.body:
+            gathers.update({bound: (m, n) for m, n, bound in _imports(node, package)})
+    nodes = [entry[:2] for node in ast.walk(tree) for entry in _imports(node, package)]
+    lazy = any(isinstance(n, ast.FunctionDef) and n.name == "__getattr__" for n in tree.body)
+    nodes += _names_in_strings(tree, package) if lazy else []
+    return Parsed(digest, tuple(dict.fromkeys(nodes)), gathers)
+
+
+def _only_gathers(node: ast.stmt) -> bool:
+    """True for a docstring, an import, and an assignment to a name like ``__all__``."""
+    if isinstance(node, ast.Assign):
+        return all(isinstance(t, ast.Name) and t.id.startswith("__") for t in node.targets)
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _package_of(path: Path) -> tuple[str, ...]:
@@ -101,23 +151,30 @@ def _package_of(path: Path) -> tuple[str, ...]:
     return ()
 
 
-def _imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Dotted names of all import statements, wherever they stand in the file."""
-    lazy = any(isinstance(n, ast.FunctionDef) and n.name == "__getattr__" for n in tree.body)
+def _imports(node: ast.AST, package: Dotted) -> Iterator[tuple[Dotted, str | None, str]]:
+    """(module, name taken from it or None, name bound here) of an import statement."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield tuple(alias.name.split(".")), None, alias.asname or alias.name.split(".")[0]
+    elif isinstance(node, ast.ImportFrom):
+        base = package[: len(package) - node.level + 1] if node.level else ()
+        base += tuple(node.module.split(".")) if node.module else ()
+        for alias in node.names:
+            if base:
+                yield base, None if alias.name == "*" else alias.name, alias.asname or alias.name
+            else:  # `from . import x` beside a user's file
+                yield (alias.name,), None, alias.asname or alias.name
+
+
+def _names_in_strings(tree: ast.Module, package: Dotted) -> list[tuple[Dotted, None]]:
+    """What may be names of modules: a package that imports on demand keeps them in strings."""
+    found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield tuple(alias.name.split("."))
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            base += tuple(node.module.split(".")) if node.module else ()
-            for alias in node.names:  # a name may be a module of the package
-                yield (*base, alias.name)
-        elif lazy and isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # A package that imports on demand keeps the modules' names in strings.
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
             parts = tuple(node.value.lstrip(".").split("."))
             if all(part.isidentifier() for part in parts):
-                yield parts if parts[0] == "minitx" else (*package, *parts)
+                found.append((parts if parts[0] == "minitx" else (*package, *parts), None))
+    return found
 
 
 def _canonical(node: Any) -> Any:
