@@ -1,0 +1,1 @@
+"""Interference: what else is in the context gets in the way of what is asked for."""
