@@ -15,6 +15,7 @@ from minitx.plots.panels import bars, interval, seed_dots, seed_lines, threshold
 from minitx.plots.style import (
     COMPARISON,
     CONTROL,
+    FONT,
     OKABE_ITO,
     ROLES,
     SERIES,
@@ -31,6 +32,7 @@ from minitx.plots.style import (
 __all__ = [
     "COMPARISON",
     "CONTROL",
+    "FONT",
     "OKABE_ITO",
     "ROLES",
     "SERIES",

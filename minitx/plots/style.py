@@ -165,6 +165,7 @@ def role_legend(
     roles: Sequence[str] = ("treatment", "control"),
     names: dict[str, str] | None = None,
     threshold: bool = True,
+    extra: Sequence[Any] = (),
     **kwargs: Any,
 ) -> Legend:
     """A legend that says which look is which role, and what the dotted line is.
@@ -175,6 +176,8 @@ def role_legend(
         What to print for a role, e.g. ``{"comparison": "not a control"}``.
     threshold : bool
         Whether to explain the dotted threshold line too.
+    extra : sequence of artists
+        More entries, e.g. lines that were drawn with a label.
     """
     from matplotlib.lines import Line2D
 
@@ -198,4 +201,4 @@ def role_legend(
         handles.append(
             Line2D([], [], color="black", linestyle=":", lw=1.6, label="claimed threshold")
         )
-    return legend(ax, handles=handles, **kwargs)
+    return legend(ax, handles=[*handles, *extra], **kwargs)

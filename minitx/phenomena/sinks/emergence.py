@@ -1,0 +1,245 @@
+"""Why does a head with nothing to say look at the first token?
+
+The file reads top to bottom: the question, what is varied, what is measured, what is claimed (and
+so what would refute it); then the measurement and the figure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitx import plots
+from minitx.interp.scores import absolute_shares, first_token_share, sink_rate, value_drain
+from minitx.lab import Experiment, arm, at_least, at_most, register
+from minitx.phenomena._common import by_arm, claimed, mean, roles
+from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from minitx.lab import Results
+
+UNNORMALISED = ("sigmoid", "relu")  # rows that do not sum to one
+SHOWN = 32  # positions of the example sequence in the figure
+PATTERNS = ("softmax", "softmax1", "sigmoid", "head_gate", "no_bos", "no_triggers")
+NAMES = {
+    "weight_decay": "softmax, weight decay",
+    "sgd": "softmax, SGD",
+    "relu": "ReLU",
+    "head_gate": "head gate",
+    "key_bias": "key bias",
+    "sink_logit": "sink logit",
+    "no_bos": "no BOS",
+    "no_triggers": "no triggers",
+}
+
+
+@register
+class Emergence(Experiment):
+    """One head on a stream where it has work at some positions and none at all the others.
+
+    Thresholds were fixed before the first run of this code, from an earlier calibration with other
+    code. Arms share the table, the batches and the initial weights of their seed.
+    """
+
+    name = "sinks.emergence"
+    question = "Why does a head with nothing to say look at the first token?"
+    mechanism = (
+        "After a trigger the head must fetch the token before it. Everywhere else the next token "
+        "follows from the current one, and attention has nothing to add; but softmax weights must "
+        "sum to one. So the head parks them on the token that every query can see, the first, and "
+        "training makes that token's value small: looking there adds nothing. Let the weights sum "
+        "to less than one (softmax1, sigmoid, ReLU), give them another place to rest (key bias, "
+        "sink logit), let a gate close the head, or take away the first token's special look or "
+        "the head's work, and the first token is left alone."
+    )
+    source = (
+        "Guo et al. (2024), Active-Dormant Attention Heads; Xiao et al. (2023), Efficient "
+        "Streaming Language Models with Attention Sinks; Gu et al. (2024), When Attention Sink "
+        "Emerges"
+    )
+    seconds = 120.0
+    Settings = SinkSettings
+    quick = {"steps": 200, "eval_sequences": 32}
+
+    arms = {
+        "softmax": arm(text="weights that must sum to one"),
+        "weight_decay": arm(optimizer="adamw", weight_decay=0.1, text="AdamW, decay 0.1"),
+        "sgd": arm(optimizer="sgd", lr=1.0, clip=1.0, text="momentum 0.9 in place of Adam"),
+        "softmax1": arm(attention="softmax1", control=True, text="exp / (1 + Σ exp)"),
+        "sigmoid": arm(attention="sigmoid", control=True, text="each weight on its own"),
+        "relu": arm(attention="relu", control=True, text="max(score, 0) / T"),
+        "head_gate": arm(gate="head", control=True, text="softmax, but a gate can close the head"),
+        "key_bias": arm(key_bias=True, control=True, text="a learned extra key, its value zero"),
+        "sink_logit": arm(sink_logit=True, control=True, text="a learned logit, its value zero"),
+        "no_bos": arm(bos=False, control=True, text="an ordinary token comes first"),
+        "no_triggers": arm(trigger_share=0.0, control=True, text="the head never has work"),
+    }
+
+    measured = {
+        "idle_share": "attention on the first token: mean over non-trigger queries t ≥ 1 of "
+        "A[t, 0] (Xiao et al. 2023), the weight as it enters the output, 0 to 1",
+        "trigger_share": "the same over trigger queries, where the head is at work",
+        "idle_proxy": "mean of |A[t, 0]| / Σ|A[t, :]| over the same queries: where rows need not "
+        "sum to one, what is left of a nearly closed head is divided by next to nothing",
+        "unspent": "1 − Σ A[t, :], mean over non-trigger queries: weight that no token gets "
+        "(softmax1's one, the key bias, the sink logit)",
+        "drain": "‖v_first‖ / mean ‖v_other‖ (Guo et al. 2024); 1 = as large as the others",
+        "sink_rate": "share of sequences whose mean weight on the first token exceeds 0.3 (Gu et "
+        "al. 2024); for sigmoid and ReLU of |A| / Σ|A|",
+        "copy_accuracy": "share of triggers after which the copied token is the top prediction",
+        "excess_loss": "loss at normal tokens minus the entropy of their bigram rows, nats a token",
+        "layer": "the layer (from 0) of the head that is reported: the one that sinks most",
+        "head": "its number in the layer",
+    }
+
+    claims = [
+        at_least("idle_share", 0.6, arm="softmax", text="Idle queries park on the first token"),
+        at_most("trigger_share", 0.05, arm="softmax", text="Queries with work to do not park"),
+        at_most("drain", 0.2, arm="softmax", text="The first token's value is drained"),
+        at_least("idle_share", 0.6, arm="weight_decay", text="Weight decay does not remove it"),
+        at_least("idle_share", 0.6, arm="sgd", text="Without Adam it is there too"),
+        *(
+            at_most("idle_share", limit, arm=name, control=True, text=text)
+            for name, limit, text in [
+                ("softmax1", 0.05, "No parking where weights may sum to less than one"),
+                ("sigmoid", 0.05, "No parking with sigmoid weights"),
+                ("relu", 0.05, "No parking with ReLU weights"),
+                ("head_gate", 0.2, "Little parking where a gate can close the head"),
+                ("key_bias", 0.05, "A learned key bias frees the first token"),
+                ("sink_logit", 0.05, "A learned sink logit frees the first token"),
+                ("no_bos", 0.1, "No parking on a first token that is like any other"),
+                ("no_triggers", 0.1, "No parking where the head never has work"),
+            ]
+        ),
+        at_least("unspent", 0.6, arm="key_bias", text="The sink has moved to the key bias"),
+        at_least("unspent", 0.6, arm="sink_logit", text="The sink has moved to the sink logit"),
+        *(
+            at_least(
+                "copy_accuracy",
+                0.95,
+                arm=name,
+                text=f"The head does its work: {name}",
+                control=True,
+            )
+            for name in arms
+            if name != "no_triggers"
+        ),
+    ]
+
+    def measure(self, settings: SinkSettings, seed: int) -> dict[str, Any]:
+        """Train one model and look at its head on fresh sequences."""
+        model, task, rng = train(settings, seed)
+        batch = task.sample(settings.eval_sequences, rng)
+        trigger, normal = batch.info["trigger"], batch.info["normal"]
+        seen = look(model, batch)
+        shares = absolute_shares(seen.weights)
+        copied = seen.predicted == batch.targets
+        over_floor = seen.losses - task.entropy()[batch.tokens]
+        return {
+            "idle_share": first_token_share(seen.weights, rows=~trigger)[0],
+            "trigger_share": first_token_share(seen.weights, rows=trigger)[0],
+            "idle_proxy": first_token_share(shares, rows=~trigger)[0],
+            "unspent": 1.0 - seen.weights.sum(axis=-1)[:, 0][~trigger].mean(dtype=float),
+            "drain": value_drain(seen.values)[0],
+            "sink_rate": sink_rate(shares if settings.attention in UNNORMALISED else seen.weights)[
+                0
+            ],
+            "copy_accuracy": copied[trigger].mean() if trigger.any() else np.nan,
+            "excess_loss": over_floor[normal].mean(dtype=float),
+            "layer": seen.layer,
+            "head": seen.head,
+            # For the figure: one sequence's pattern, and where its triggers stand.
+            "example": seen.weights[0, 0, :SHOWN, :SHOWN].round(3),
+            "example_trigger": np.flatnonzero(trigger[0, :SHOWN]),
+        }
+
+    def example(self, rng: np.random.Generator) -> str:
+        """A sequence in words, the copies marked."""
+        return self.Settings().task(seed=0).describe(rng)
+
+    def draw(self, results: Results) -> Figure:
+        """Example patterns; below, where idle queries look and how small the value there is."""
+        fig, axes = plots.figure(
+            mosaic=[list("abcdef"), list("AAABBB")], size=(13.0, 7.6), height_ratios=[1, 1.75]
+        )
+        for place, name in zip("abcdef", PATTERNS, strict=True):
+            _pattern(axes[place], results, name)
+        axes["a"].set_ylabel("query position", fontsize=plots.FONT["label"])
+        _shares(axes["A"], results)
+        _drain(axes["B"], results)
+        plots.suptitle(fig, _message(results))
+        return fig
+
+
+def _message(results: Results) -> str:
+    """What the numbers say, whatever they are."""
+    controls = [mean(results, name, "idle_share") for name in results.controls]
+    return (
+        f"A softmax head with nothing to say parks {mean(results, 'softmax', 'idle_share'):.0%} of "
+        f"its attention on the first token; in the controls at most {np.nanmax(controls):.0%}"
+    )
+
+
+def _pattern(ax: Axes, results: Results, arm: str) -> None:
+    runs = results[arm]
+    role = plots.look(roles(results)[arm])
+    kind = "control: " if arm in results.controls else ""
+    plots.label(ax, title=kind + NAMES.get(arm, arm), x="key position")
+    ax.title.set_color("black")
+    if not runs:
+        return
+    plots.pattern(ax, runs[0]["example"])
+    ax.set_ylabel("")
+    ax.set_xlabel("key position", fontsize=plots.FONT["label"])
+    rows = runs[0]["example_trigger"]
+    ax.plot(
+        np.full(len(rows), len(runs[0]["example"]) + 0.3),
+        rows,
+        linestyle="none",
+        marker="<",
+        markersize=5,
+        color=plots.OKABE_ITO["vermilion"],
+        clip_on=False,
+    )
+    for spine in ("left", "bottom"):
+        ax.spines[spine].set_color(role.color)
+        ax.spines[spine].set_linewidth(2.5)
+
+
+def _shares(ax: Axes, results: Results) -> None:
+    idle = by_arm(results, "idle_share")
+    plots.seed_dots(ax, idle, roles=roles(results), names=NAMES, **claimed(results, "idle_share"))
+    for row, name in enumerate(results.arms):
+        busy = results.values(name, "trigger_share")
+        crosses = ax.plot(busy, np.full(len(busy), row + 0.32), "x", color="black", ms=4.5)
+    ax.set_xlim(-0.03, 1.03)
+    plots.label(ax, "Idle queries look at the first token; trigger queries never do")
+    ax.set_xlabel("share of attention on the first token", fontsize=plots.FONT["label"])
+    crosses[0].set_label("trigger queries (at work)")
+    names = {"treatment": "other queries, softmax", "control": "other queries, control"}
+    plots.role_legend(ax, names=names, extra=crosses, loc="lower right")
+
+
+def _drain(ax: Axes, results: Results) -> None:
+    drain = by_arm(results, "drain")
+    plots.seed_dots(ax, drain, roles=roles(results), names=NAMES, **claimed(results, "drain"))
+    ax.set_xscale("log")
+    ax.axvline(1.0, color="0.4", lw=1.2, zorder=1)
+    ax.annotate(
+        "as large as the others",
+        (1.0, 1.0),
+        xycoords=ax.get_xaxis_transform(),
+        xytext=(-4, 2),
+        textcoords="offset points",
+        ha="right",
+        fontsize=plots.FONT["tick"],
+        color="0.3",
+    )
+    plots.label(ax, "Where queries park, the first token's value is small")
+    ax.set_xlabel(
+        "norm of the first token's value / mean of the others", fontsize=plots.FONT["label"]
+    )

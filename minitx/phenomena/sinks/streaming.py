@@ -1,0 +1,222 @@
+"""What happens to a stream when the cache drops the first token?
+
+The file reads top to bottom: the question, what is varied, what is measured, what is claimed (and
+so what would refute it); then the measurement and the figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitx import plots
+from minitx.autograd import no_grad, ops
+from minitx.interp.scores import first_token_share
+from minitx.lab import Experiment, arm, at_least, at_most, register
+from minitx.nn.generate import KVCache
+from minitx.nn.transformer import Transformer
+from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+from minitx.tasks.base import Batch
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from minitx.lab import Results
+
+
+@dataclass(frozen=True)
+class StreamSettings(SinkSettings):
+    """The sink recipe with dense bigram rows and a longer training, and the stream to read."""
+
+    successors: int = 0
+    steps: int = 1000
+    # Reading: streams four times as long as the sequences of training.
+    stream: int = 250
+    scored_from: int = 200
+    streams: int = 64
+    small: int = 4
+    large: int = 8
+
+
+@register
+class Streaming(Experiment):
+    """Read long streams with a full cache, a window, and a window that keeps the first token.
+
+    Keys are cached before rotary positions turn them, and positions are counted within the cache:
+    a windowed cache never meets a position that training has not seen. Caches that are compared
+    have the same size: `small` tokens, or `small` − 1 and the first.
+    """
+
+    name = "sinks.streaming"
+    question = "Why does a language model break when its cache drops the first token?"
+    mechanism = (
+        "Idle queries park their attention on BOS, whose value is small. Once a sliding window has "
+        "dropped BOS, the same weight must go to ordinary tokens, whose values are not small, and "
+        "every prediction is disturbed. Keeping the first token beside the window mends that. A "
+        "model whose idle head is closed by a gate has nothing to lose. The full cache is no way "
+        "out: past the trained length rotary positions are out of range."
+    )
+    source = "Xiao et al. (2023), Efficient Streaming Language Models with Attention Sinks"
+    seconds = 60.0
+    Settings = StreamSettings
+    quick = {"steps": 250, "streams": 16}
+
+    arms = {
+        "softmax": arm(text="a model that parks on BOS"),
+        "head_gate": arm(gate="head", control=True, text="a model whose idle head is gated off"),
+    }
+
+    measured = {
+        "gap_small": "loss with the last `small` (4) tokens in the cache, minus the loss with BOS "
+        "and the last `small` − 1; nats a token, mean over positions 200 to 249",
+        "gap_large": "the same for `large` (8) tokens",
+        "gap_small_clear": "1 if gap_small is at least 0.08 nats in this seed, else 0",
+        "full_minus_sink": "loss with the full cache minus the loss with BOS and `small` − 1 "
+        "tokens, nats",
+        "gap_other": "gap_small with the token at position 1 kept in place of BOS, nats",
+        "bos_share": "attention on BOS at the trained length: mean over non-trigger queries t ≥ 1 "
+        "of A[t, 0]",
+        "loss_full": "loss with the full cache, nats a token, over positions 200 to 249",
+        "loss_window": "the same with a window of `small` tokens",
+        "loss_sink": "the same with BOS and `small` − 1 tokens",
+        "entropy": "entropy of the next token, mean over those positions: no model can do better",
+    }
+
+    claims = [
+        at_least("bos_share", 0.6, arm="softmax", text="The model parks on BOS"),
+        at_least("gap_small", 0.3, arm="softmax", text="Dropping BOS from a small cache hurts"),
+        at_least("gap_small_clear", 1.0, arm="softmax", text="It hurts in every single seed"),
+        at_least(
+            "full_minus_sink", 0.2, arm="softmax", text="BOS and a window beat the full cache"
+        ),
+        at_most(
+            "gap_other", 0.1, arm="softmax", control=True, text="Another old token is no substitute"
+        ),
+        at_most(
+            "gap_small", 0.02, arm="head_gate", control=True, text="A gated head does not miss BOS"
+        ),
+    ]
+
+    def measure(self, settings: StreamSettings, seed: int) -> dict[str, Any]:
+        """Train on short sequences, then read long streams with different caches."""
+        model, task, rng = train(settings, seed, max_len=settings.stream)
+        short = task.sample(settings.streams, rng)
+        weights = look(model, short).weights
+        long = dataclasses.replace(task, length=settings.stream).sample(settings.streams, rng)
+        small, large, scored = settings.small, settings.large, slice(settings.scored_from, None)
+        curves = {
+            "full": read(model, long),
+            "window": read(model, long, window=small),
+            "sink": read(model, long, window=small - 1, n_sinks=1),
+        }
+        window_large = read(model, long, window=large)
+        sink_large = read(model, long, window=large - 1, n_sinks=1)
+        other = read(model, without_bos(long), window=small - 1, n_sinks=1)
+        loss = {name: curve[scored].mean() for name, curve in curves.items()}
+        gap = loss["window"] - loss["sink"]
+        return {
+            "gap_small": gap,
+            "gap_large": (window_large - sink_large)[scored].mean(),
+            "gap_small_clear": float(gap >= 0.08),
+            "full_minus_sink": loss["full"] - loss["sink"],
+            "gap_other": loss["window"] - other[settings.scored_from - 1 :].mean(),
+            "bos_share": first_token_share(weights, rows=~short.info["trigger"])[0],
+            **{f"loss_{name}": value for name, value in loss.items()},
+            "entropy": task.entropy()[long.tokens[:, scored]].mean(),
+            # For the figure: curves as means over ten positions.
+            **{f"curve_{name}": in_tens(curve) for name, curve in curves.items()},
+        }
+
+    def example(self, rng: np.random.Generator) -> str:
+        """A sequence in words, the copies marked."""
+        return self.Settings().task(seed=0).describe(rng)
+
+    def draw(self, results: Results) -> Figure:
+        """The loss along the stream for both models; the price of dropping BOS over seeds."""
+        fig, (left, middle, right) = plots.figure(ncols=3, size=(13.0, 4.4))
+        _curves(left, results, "softmax", "A model that parks on BOS")
+        _curves(middle, results, "head_gate", "control: a model with a head gate")
+        middle.sharey(left)
+        plots.legend(left, loc="upper left")
+        _gaps(right, results)
+        plots.suptitle(fig, "Drop the first token from the cache and the stream falls apart")
+        return fig
+
+
+def read(
+    model: Transformer, batch: Batch, window: int | None = None, n_sinks: int = 0
+) -> np.ndarray:
+    """Loss along a stream that is read through a cache: float64 [T], nats, mean over the batch."""
+    with no_grad():
+        logits = model(batch.tokens, cache=KVCache(model, window=window, n_sinks=n_sinks))
+        losses = ops.cross_entropy(logits, batch.targets, reduction="none").data  # [B, T]
+    return losses.mean(axis=0, dtype=float)
+
+
+def without_bos(batch: Batch) -> Batch:
+    """The same streams without their first token: a cache then keeps another token in its place."""
+    return Batch(batch.tokens[:, 1:], batch.targets[:, 1:])
+
+
+def in_tens(curve: np.ndarray) -> np.ndarray:
+    """Means over ten positions each; a rest is left out."""
+    return curve[: len(curve) // 10 * 10].reshape(-1, 10).mean(axis=1)
+
+
+CURVES = {"full": "full cache", "window": "last {0} tokens", "sink": "BOS + last {1} tokens"}
+
+
+def _curves(ax: Axes, results: Results, name: str, title: str) -> None:
+    settings = results.settings.get(name) or StreamSettings()
+    for series, (curve, words) in enumerate(CURVES.items()):
+        if results[name]:
+            ys = results.values(name, f"curve_{curve}")
+            x = 10 * np.arange(ys.shape[1]) + 5
+            words = words.format(settings.small, settings.small - 1)
+            plots.seed_lines(ax, x, ys, words, role=series, markers=False)
+    if results[name]:
+        floor = results.values(name, "entropy").mean()
+        ax.axhline(floor, color="0.4", lw=1.2, zorder=1, label="entropy of the stream")
+    ax.axvline(settings.length, color="0.6", lw=1.2, linestyle="--", zorder=1)
+    plots.label(ax, title, "position in the stream", "loss (nats a token)")
+
+
+GAPS = {
+    "gap_small": ("softmax", "BOS kept, {small}"),
+    "gap_large": ("softmax", "BOS kept, {large}"),
+    "gap_other": ("softmax", "another kept, {small}"),
+    "gated_small": ("head_gate", "head gate, {small}"),
+    "gated_large": ("head_gate", "head gate, {large}"),
+}
+
+
+def _gaps(ax: Axes, results: Results) -> None:
+    """What keeping the first token is worth, in caches of both sizes."""
+    settings = results.settings.get("softmax") or StreamSettings()
+    values, names, roles = {}, {}, {}
+    for key, (name, words) in GAPS.items():
+        if results[name]:
+            values[key] = results.values(name, key.replace("gated", "gap"))
+            names[key] = words.format(small=settings.small, large=settings.large)
+            roles[key] = "control" if name != "softmax" or key == "gap_other" else "treatment"
+    lines = {
+        key: claim
+        for key, (name, _) in GAPS.items()
+        for claim in (each.claim for each in results.claims)
+        if (claim.arm, claim.measure) == (name, key.replace("gated", "gap"))
+    }
+    plots.seed_dots(
+        ax,
+        values,
+        roles=roles,
+        names=names,
+        threshold={key: claim.threshold for key, claim in lines.items()},
+        direction={key: claim.direction for key, claim in lines.items()},
+    )
+    ax.axvline(0.0, color="0.4", lw=1.2, zorder=1)
+    plots.label(ax, "What the first token is worth to a small cache")
+    plots.label(ax, x="loss without it minus loss with it (nats a token)")
