@@ -59,7 +59,9 @@ def forward_transfer(accuracy: np.ndarray, untrained: np.ndarray) -> float:
     """
     a, b = _matrix(accuracy), np.asarray(untrained, dtype=np.float64)
     if b.shape != (len(a),):
-        raise ShapeError(f"Expected one untrained accuracy a task, [{len(a)}]; got {list(b.shape)}.")
+        raise ShapeError(
+            f"Expected one untrained accuracy a task, [{len(a)}]; got {list(b.shape)}."
+        )
     return float((np.diag(a, 1) - b[1:]).mean()) if len(a) > 1 else 0.0
 
 

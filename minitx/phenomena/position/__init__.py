@@ -1,0 +1,1 @@
+"""Position bias: where a thing stands decides whether it is found."""
