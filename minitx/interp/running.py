@@ -1,0 +1,42 @@
+"""Run a model for an analysis and leave it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minitx.autograd import no_grad
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[Any]:
+    """The model without dropout; training modes are restored afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def quiet(model: Any) -> Iterator[Any]:
+    """The model without dropout and without recording gradients."""
+    with evaluating(model), no_grad():
+        yield model
+
+
+@contextmanager
+def frozen(model: Any) -> Iterator[Any]:
+    """The model without dropout, and no gradient reaching its parameters."""
+    parameters = [(p, p.requires_grad) for p in model.parameters()]
+    try:
+        for p, _ in parameters:
+            p.requires_grad = False
+        with evaluating(model):
+            yield model
+    finally:
+        for p, requires_grad in parameters:
+            p.requires_grad = requires_grad
