@@ -79,8 +79,11 @@ class Optimizer:
         raise NotImplementedError
 
     def _runs(self) -> list[tuple[int, int]]:
-        """Stretches of parameters, first to last, that can be updated in one pass: all with a gradient,
-        the same number of steps behind them, and lying one after another in memory."""
+        """Stretches of parameters, first to last, that one pass can update.
+
+        All have a gradient and the same number of steps behind them, and they lie one after another
+        in memory.
+        """
         runs: list[tuple[int, int]] = []
         end, steps = None, None
         for i, p in enumerate(self.params):
@@ -117,7 +120,8 @@ class Optimizer:
         expected = {"lr", "steps", *self.slots}
         if set(state) != expected:
             raise MinitxError(
-                f"The state of a {type(self).__name__} holds {sorted(expected)}, got {sorted(state)}."
+                f"The state of a {type(self).__name__} holds {sorted(expected)}, "
+                f"got {sorted(state)}."
             )
         if len(state["steps"]) != len(self.params) or any(
             state[name].shape != array.shape for name, array in self.state.items()

@@ -2,7 +2,7 @@
 
 from minitx.nn.attention import ATTENTION, GATES, Attention, masked, register_attention
 from minitx.nn.config import TransformerConfig
-from minitx.nn.generate import KVCache, generate
+from minitx.nn.generate import KVCache
 from minitx.nn.hooks import ActivationCache, HookedModule, HookPoint, get_act_name
 from minitx.nn.layers import MLP, Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
 from minitx.nn.masks import MASKS, build_mask, positions_in_segments
@@ -36,7 +36,6 @@ __all__ = [
     "alibi_slopes",
     "build_mask",
     "functional_call",
-    "generate",
     "get_act_name",
     "masked",
     "positions_in_segments",

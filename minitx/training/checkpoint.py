@@ -58,8 +58,8 @@ class Checkpoint:
             json.dumps(self.settings)
         ):
             raise MinitxError(
-                f"{str(self.path)!r} belongs to another run (settings {record.get('settings')}, here "
-                f"{self.settings}); delete it, or choose another path."
+                f"{str(self.path)!r} belongs to another run (settings {record.get('settings')}, "
+                f"here {self.settings}); delete it, or choose another path."
             )
         for part, thing in self._parts().items():
             start = f"{part}/"

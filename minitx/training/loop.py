@@ -192,7 +192,7 @@ def _make_optimizer(
 
 
 def first_bad_tensor(model: Module, batch: Any) -> str:
-    """The first parameter, else the first activation in the order of the forward pass, with NaN or inf."""
+    """Name the first parameter, else the first activation of the forward pass, with NaN or inf."""
     for name, parameter in model.named_parameters():
         if not np.isfinite(parameter.data).all():
             return f"parameter {name!r}"

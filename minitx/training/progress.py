@@ -1,4 +1,4 @@
-"""A progress bar on standard error; the library that draws it is loaded only if one is asked for."""
+"""A progress bar on standard error; the library that draws it is loaded only if asked for."""
 
 from __future__ import annotations
 

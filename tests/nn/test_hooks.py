@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minitx.autograd import ops
 from minitx.errors import MinitxError, ShapeError
-from minitx.nn import ActivationCache, get_act_name
+from minitx.nn import ActivationCache, TransformerConfig, get_act_name
 from tests.nn.small import build, configs, seeds, tokens_for
 
 PATTERN = "blocks.0.attn.hook_pattern"
@@ -23,12 +23,8 @@ def model():
 
 
 def configs_example(**changes):
-    from minitx.nn import TransformerConfig
-
-    base = dict(
-        vocab_size=7, max_len=12, d_model=6, n_heads=2, d_head=4, n_layers=2, dtype="float64"
-    )
-    return TransformerConfig(**{**base, **changes})
+    base = {"vocab_size": 7, "max_len": 12, "d_model": 6, "n_heads": 2, "d_head": 4}
+    return TransformerConfig(**{**base, "dtype": "float64", **changes})
 
 
 @pytest.fixture
@@ -60,7 +56,7 @@ def test_an_activation_replaced_by_itself_changes_nothing(config, seed, data):
 
 @given(configs(), seeds, st.data())
 def test_gradients_flow_through_a_replaced_activation(config, seed, data):
-    """Doubling by a hook doubles what the rest of the model sees: compare with finite differences."""
+    """Scaling by a hook scales what the rest of the model sees: against finite differences."""
     model = build(config, seed)
     tokens = tokens_for(config, seed, 4)
     name = data.draw(st.sampled_from(sorted(model.hook_dict)))
