@@ -20,8 +20,8 @@ def roles(results: Results, comparison: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def by_arm(results: Results, measure: str, arms: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Arm -> the measure of every finished seed, for all arms or for those named."""
-    return {name: results.values(name, measure) for name in arms or results.arms}
+    """Arm -> the measure of every finished seed; arms without one are left out."""
+    return {name: results.values(name, measure) for name in arms or results.arms if results[name]}
 
 
 def claimed(results: Results, measure: str) -> dict[str, Any]:

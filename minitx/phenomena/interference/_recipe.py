@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from minitx.nn import Module
 from minitx.nn.transformer import Transformer, TransformerConfig
 from minitx.optim import cosine
 from minitx.tasks import IGNORE, Batch, Task
-from minitx.training import fit
+from minitx.training import Callback, fit
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Recipe:
     batch_size: int = 64
 
     def config(self, task: Task, max_len: int | None = None) -> TransformerConfig:
-        """The model for a task, able to read sequences of up to `max_len` (default the task's)."""
+        """The model for a task, able to read sequences of up to `max_len` too, if given."""
         return TransformerConfig(
             vocab_size=task.vocab_size,
             out_size=task.out_size,
-            max_len=max_len or task.max_len,
+            max_len=max(max_len or 0, task.max_len),
             d_model=self.d_model,
             n_heads=self.n_heads,
             n_layers=self.n_layers,
@@ -67,7 +68,13 @@ def train(
     return fit_model(model, task, recipe, train_rng), test_rng
 
 
-def fit_model(model: Module, task: Task, recipe: Recipe, rng: np.random.Generator) -> Module:
+def fit_model(
+    model: Module,
+    task: Task,
+    recipe: Recipe,
+    rng: np.random.Generator,
+    callbacks: Iterable[Callback] = (),
+) -> Module:
     """Train any model by the common recipe, and hand it back in evaluation mode."""
     fit(
         model,
@@ -81,6 +88,7 @@ def fit_model(model: Module, task: Task, recipe: Recipe, rng: np.random.Generato
         weight_decay=recipe.weight_decay,
         schedule=cosine(warmup=50, floor=0.1),
         clip=1.0,
+        callbacks=callbacks,
     )
     return model.eval()
 

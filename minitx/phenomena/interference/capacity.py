@@ -152,11 +152,11 @@ class Capacity(Experiment):
 
     def draw(self, results: Results) -> Figure:
         """Error by number of pairs, reads that go wrong, overwriting, and what training makes."""
-        fig, axes = plots.figure(ncols=4, size=(16.5, 4.6), width_ratios=[1.15, 1, 0.85, 1.1])
-        _errors(axes[0], results)
-        _reads(axes[1], results)
-        _overwrites(axes[2], results)
-        _trained(axes[3], results)
+        fig, axes = plots.figure(ncols=2, nrows=2, size=(11.0, 8.0))
+        _errors(axes[0, 0], results)
+        _reads(axes[0, 1], results)
+        _overwrites(axes[1, 0], results)
+        _trained(axes[1, 1], results)
         linear, softmax = (mean(results, name, "error_65") for name in ("linear", "softmax"))
         return plots.suptitle(
             fig,
@@ -305,11 +305,11 @@ def forward_substitution(matrix, values):
 
     ``matrix`` [..., N, N], ``values`` [..., N, D] -> u [..., N, D]
     """
-    system = np.tril(matrix, -1) + np.eye(matrix.shape[-1], dtype=matrix.dtype)
-    u = np.linalg.solve(system, values)
+    inverse = np.linalg.inv(np.tril(matrix, -1) + np.eye(matrix.shape[-1], dtype=matrix.dtype))
+    u = inverse @ values
 
     def back(g):  # by the values: the transposed system
-        return np.linalg.solve(system.swapaxes(-1, -2), g)
+        return inverse.swapaxes(-1, -2) @ g
 
     return u, lambda g: -np.tril(back(g) @ u.swapaxes(-1, -2), -1), back
 

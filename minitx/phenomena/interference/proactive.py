@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ class Settings(Recipe):
     """The common recipe, and how often a key is written in training."""
 
     max_updates: int = 2
+    longer: int = 1  # factor of `steps`
     test_sequences: int = 1000
 
 
@@ -70,7 +72,7 @@ class Proactive(Experiment):
             max_updates=16,
             init_std=0.125,
             lr=3e-3,
-            steps=1200,
+            longer=2,
             control=True,
             text="NoPE, keys written up to 16 times in training (larger initial weights, longer)",
         ),
@@ -141,7 +143,8 @@ class Proactive(Experiment):
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
         """Train one model, then ask it after every number of updates."""
         task = KeyValueUpdates(max_updates=settings.max_updates)
-        model, rng = train(task, settings, seed)
+        recipe = dataclasses.replace(settings, steps=settings.steps * settings.longer)
+        model, rng = train(task, recipe, seed)
         accuracy, yoked, oracle = (np.zeros(len(UPDATES)) for _ in range(3))
         n_wrong = n_stale = expected = 0.0
         lags = np.zeros(LAGS)
