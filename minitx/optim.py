@@ -85,7 +85,7 @@ class Optimizer:
         in memory.
         """
         runs: list[tuple[int, int]] = []
-        end, steps = None, None
+        end, steps, base = None, None, None
         for i, p in enumerate(self.params):
             if p.grad is None:
                 end = None
@@ -93,12 +93,12 @@ class Optimizer:
             if p.grad.shape != p.shape:
                 raise ShapeError(f"A parameter {p.shape} has a gradient of shape {p.grad.shape}.")
             start = p.data.__array_interface__["data"][0]
-            if end == start and steps == self.steps[i] and p.data.flags.c_contiguous:
+            if end == start and steps == self.steps[i] and base is p.data.base:
                 runs[-1] = (runs[-1][0], i)
             else:
                 runs.append((i, i))
-            end = start + p.data.nbytes if p.data.flags.c_contiguous else None
-            steps = self.steps[i]
+            base, steps = p.data.base, self.steps[i]
+            end = start + p.data.nbytes if _in_buffer(p.data) else None
         return runs
 
     def state_dict(self) -> dict[str, np.ndarray]:
@@ -131,6 +131,18 @@ class Optimizer:
         self.steps = [int(s) for s in state["steps"]]
         for name, array in self.state.items():
             array[...] = state[name]
+
+
+def _in_buffer(array: np.ndarray) -> bool:
+    """Whether the array is a piece of a flat buffer of its own dtype."""
+    base = array.base
+    return (
+        isinstance(base, np.ndarray)
+        and base.ndim == 1
+        and base.dtype == array.dtype
+        and base.flags.c_contiguous
+        and array.flags.c_contiguous
+    )
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
