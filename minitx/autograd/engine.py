@@ -20,16 +20,19 @@ import inspect
 import itertools
 import operator
 import threading
-from collections.abc import Callable
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator, contextmanager
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from minitx.autograd.tensor import Tensor
 from minitx.errors import MinitxError, ShapeError
 
 Rule = Callable[[np.ndarray], Any]
+
+_next_serial = itertools.count().__next__
 
 
 class Node:
@@ -37,15 +40,13 @@ class Node:
 
     __slots__ = ("dtype", "grad", "kept", "name", "parents", "rules", "serial", "shape")
 
-    _next_serial = itertools.count().__next__
-
     def __init__(self, name, rules, parents, shape, dtype):
         self.name = name  # of the operation, for error messages
         self.rules = rules  # one rule for each input, or a single one that returns a tuple
         self.parents = parents  # for each input a Node, a leaf Tensor, or None: no gradient wanted
         self.shape = shape  # of the output, hence of the gradient that arrives here
         self.dtype = dtype
-        self.serial = Node._next_serial()
+        self.serial = _next_serial()
         self.grad = None  # the gradient that has arrived so far, during a walk only
         self.kept = None  # the tensor that asked to retain its gradient
 
@@ -53,55 +54,59 @@ class Node:
 # --------------------------------------------------------------------------------------- modes
 
 
-class _Mode(threading.local):
+class _ThisThread(threading.local):
     recording = True
-    detecting = False
 
 
-_mode = _Mode()
+_this_thread = _ThisThread()
+_detecting = 0  # how many `detect_anomaly` blocks are open, in any thread
 
 
-class _Switch(ContextDecorator):
-    """Set one flag of the mode for the length of a ``with`` block or of a decorated function."""
+class _Recording(ContextDecorator):
+    """Record or not, for the length of a ``with`` block or of a decorated function."""
 
-    def __init__(self, flag: str, value: bool):
-        self.flag, self.value = flag, value
+    def __init__(self, wanted: bool):
+        self.wanted = wanted
 
-    def _recreate_cm(
-        self,
-    ):  # a decorated function may call itself: each call needs its own `before`
-        return _Switch(self.flag, self.value)
+    def _recreate_cm(self):  # each call of a decorated function restores what it found
+        return _Recording(self.wanted)
 
     def __enter__(self):
-        self.before = getattr(_mode, self.flag)
-        setattr(_mode, self.flag, self.value)
+        self.before = _this_thread.recording
+        _this_thread.recording = self.wanted
 
     def __exit__(self, *exception):
-        setattr(_mode, self.flag, self.before)
+        _this_thread.recording = self.before
 
 
-def no_grad() -> _Switch:
+def no_grad() -> _Recording:
     """Record nothing: ``with no_grad():``, or ``@no_grad()`` above a function. Per thread."""
-    return _Switch("recording", False)
+    return _Recording(False)
 
 
-def enable_grad() -> _Switch:
+def enable_grad() -> _Recording:
     """Record again, inside a `no_grad` block."""
-    return _Switch("recording", True)
+    return _Recording(True)
 
 
 def is_grad_enabled() -> bool:
     """Whether operations are being recorded in this thread."""
-    return _mode.recording
+    return _this_thread.recording
 
 
-def detect_anomaly() -> _Switch:
+@contextmanager
+def detect_anomaly() -> Iterator[None]:
     """Stop at the operation that makes the first NaN or infinity, forward or backward, and name it.
 
     It looks at every array, so it is slow: switch it on when a loss has turned NaN. An operation is
     blamed only if everything that it was given is finite.
     """
-    return _Switch("detecting", True)
+    global _detecting
+    _detecting += 1
+    try:
+        yield
+    finally:
+        _detecting -= 1
 
 
 def _finite(a) -> bool:
@@ -150,12 +155,14 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
                     parents.append(a._node or a)
                     recorded = True
                     continue
-            elif type(a) is np.ndarray or len(arrays) >= required:
+            elif type(a) is ndarray or len(arrays) >= required:
                 arrays.append(a)
+            elif required == 1:
+                arrays.append(np.asarray(a))
             else:
-                arrays.append(np.asarray(a) if required == 1 else _constant(a))
+                arrays.append(a if type(a) is float or type(a) is int else _constant(a))
             parents.append(None)
-        recorded = recorded and _mode.recording
+        recorded = recorded and _this_thread.recording
         if wants_needs:
             settings["needs"] = tuple(recorded and p is not None for p in parents)
         try:
@@ -164,9 +171,9 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
             raise
         except ValueError as error:
             raise ShapeError(_describe(name, parameters, arrays, error)) from error
-        if type(y) is not np.ndarray:  # NumPy answers with scalars where the output has no axes
+        if type(y) is not ndarray:  # NumPy answers with scalars where the output has no axes
             y = np.asarray(y)
-        if _mode.detecting and not _finite(y) and all(map(_finite, arrays)):
+        if _detecting and not _finite(y) and all(map(_finite, arrays)):
             raise MinitxError(f"{name} made the first NaN or infinity, in the forward pass.")
         out = Tensor.__new__(Tensor)
         out.data = y
@@ -306,27 +313,27 @@ def _visit(node: Node, retain_graph: bool) -> None:
         node.rules = node.parents = None
     if node.kept is not None:
         _add_to_leaf(node.kept, g, ours=False)
-    if len(rules) == 1:
+    one_each = len(rules) > 1
+    if not one_each:
         grads = rules[0](g)
         grads = _no_array_twice(grads) if type(grads) is tuple else (grads,)
-    else:  # one rule for each input: call those that are wanted
-        grads = [
-            None if parent is None or rule is None else rule(g)
-            for parent, rule in zip(parents, rules, strict=False)
-        ]
     for i, parent in enumerate(parents):
         if parent is None:
             continue
-        grad = grads[i] if i < len(grads) else None
+        if one_each:
+            rule = rules[i] if i < len(rules) else None
+            grad = rule(g) if rule else None
+        else:
+            grad = grads[i] if i < len(grads) else None
         if grad is None:
             raise MinitxError(f"{node.name} has no gradient by its input {i}: detach() that input.")
-        if type(grad) is not np.ndarray:
+        if type(grad) is not ndarray:
             grad = np.asarray(grad)
         if grad.shape != parent.shape:
             grad = unbroadcast(grad, parent.shape, node.name)
-        if grad.dtype != parent.dtype:
+        if grad.dtype is not parent.dtype and grad.dtype != parent.dtype:
             grad = _cast(grad, parent.dtype, node.name)
-        if _mode.detecting and not _finite(grad) and _finite(g):
+        if _detecting and not _finite(grad) and _finite(g):
             raise MinitxError(f"{node.name} made the first NaN or infinity, in the backward pass.")
         # Is it ours to write to? Not if it is g itself, or a view of g or of who knows what.
         ours = grad is not g and grad.base is None

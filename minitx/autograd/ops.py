@@ -214,7 +214,7 @@ def _as_kept(y, ndim, axis, keepdims):
 def sum(x, axis=None, keepdims=False):
     """Sum over ``axis``: an int, a tuple, or None for all."""
     shape = x.shape
-    y = x.sum(axis=axis, keepdims=keepdims)
+    y = np.add.reduce(x, axis=axis, keepdims=keepdims)  # x.sum, without a detour
     return y, lambda g: np.broadcast_to(_as_kept(g, len(shape), axis, keepdims), shape)
 
 
@@ -283,10 +283,10 @@ def cumsum(x, axis=None):
 
 
 @primitive
-def reshape(x, shape):
-    """The same values in another shape; one entry may be -1."""
-    old = np.shape(x)
-    return np.reshape(x, shape), lambda g: g.reshape(old)
+def reshape(x, shape=-1):
+    """The same values in another shape; one entry may be -1, for what is left."""
+    old = x.shape
+    return x.reshape(shape), lambda g: g.reshape(old)
 
 
 @primitive

@@ -174,11 +174,13 @@ def test_upstream_of_a_leaf_is_copied():
 def test_adding_up_does_not_touch_what_a_rule_passed_on():
     # x's two gradients are g itself and a fresh array; z holds g too.
     x, z = leaf([1.0, 2.0]), leaf([0.0, 0.0])
-    h = x * 1.0
     upstream = np.ones(2)
+    h = x * 1.0
     ((h + z) + h * 5.0).backward(upstream)
-    np.testing.assert_array_equal(x.grad, [6, 6])
-    np.testing.assert_array_equal(z.grad, [1, 1])
+    h = x * 1.0
+    (h * 5.0 + (h + z)).backward(upstream)  # the other way about
+    np.testing.assert_array_equal(x.grad, [12, 12])
+    np.testing.assert_array_equal(z.grad, [2, 2])
     np.testing.assert_array_equal(upstream, [1, 1])
 
 
