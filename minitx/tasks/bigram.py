@@ -100,18 +100,14 @@ class BigramBackcopy(Task):
         The row of BOS is uniform over the normal tokens; the rows of triggers are zero, because
         what follows a trigger is a copy and not a draw.
         """
-        ids, probabilities = _rows(self)
-        table = np.zeros((self.vocab_size, self.vocab_size))
-        table[BOS, self.first_normal :] = 1.0 / self.n_normal
-        np.put_along_axis(table[self.first_normal :], ids, probabilities, axis=1)
-        return table
+        return _table(self).copy()
 
     def entropy(self) -> np.ndarray:
         """Entropy of the next token in nats, float64 [V]: the lowest loss that any model can reach.
 
         −Σ p ln p of each row of the table; 0 after a trigger, where the next token is certain.
         """
-        table = self.table()
+        table = _table(self)
         logs = np.log(table, out=np.zeros_like(table), where=table > 0)
         return -(table * logs).sum(axis=1)
 
@@ -124,25 +120,20 @@ class BigramBackcopy(Task):
             ``info["trigger"]`` bool [B, T]: the query is a trigger, its target a copy.
             ``info["normal"]`` bool [B, T]: the query is a normal token, its target a bigram draw.
         """
-        ids, probabilities = _rows(self)
-        edges = np.cumsum(probabilities, axis=1)
-        edges[:, -1] = 1.0  # rounding must not let a draw fall off the end
-        draws = rng.random((self.length + 1, batch_size))
-        first = self.first_normal + (draws[0] * self.n_normal).astype(np.int64)
-        stream = np.empty((batch_size, self.length + 1), dtype=np.int64)
-        stream[:, 0] = BOS if self.bos else first
+        edges, following = _lookup(self)
+        trigger_of = np.zeros(self.vocab_size, dtype=bool)
+        trigger_of[1 : self.first_normal] = True
+        # Just under 1: token + draw must not round up into the next token's row.
+        draws = rng.random((self.length + 1, batch_size)) * (1.0 - 1e-12)
+        stream = np.empty((self.length + 1, batch_size), dtype=np.int64)  # [T + 1, B]
+        start = BOS if self.bos else following[np.searchsorted(edges, BOS + draws[0], side="right")]
+        stream[0] = start
         for t in range(1, self.length + 1):
-            last = stream[:, t - 1]
-            if t == 1 and self.bos:
-                stream[:, 1] = first
-                continue
-            # Rows of normal tokens only: a trigger gets an arbitrary row, overwritten by the copy.
-            row = np.maximum(last - self.first_normal, 0)
-            choice = (edges[row] <= draws[t, :, None]).sum(axis=1)
-            stream[:, t] = ids[row, choice]
-            if t > 1:
-                copied = self.is_trigger(last)
-                stream[copied, t] = stream[copied, t - 2]
+            last = stream[t - 1]
+            drawn = following[np.searchsorted(edges, last + draws[t], side="right")]
+            # The first token is never a trigger, so what t = 1 would copy is never used.
+            stream[t] = np.where(trigger_of[last], stream[t - 2], drawn)
+        stream = stream.T
         tokens = np.ascontiguousarray(stream[:, :-1])
         trigger = self.is_trigger(tokens)
         normal = tokens >= self.first_normal
@@ -163,9 +154,8 @@ class BigramBackcopy(Task):
         shown = min(18, self.length)
         tokens = self.sample(64, rng).tokens[:, :shown]
         copies = self.is_trigger(tokens[:, :-1])
-        best = int(
-            copies.sum(axis=1).argmax()
-        )  # a sequence that shows the rule, where there is one
+        # The first sequence that shows the rule twice, where there is one.
+        best = int(np.minimum(copies.sum(axis=1), 2).argmax())
         answers = (np.flatnonzero(copies[best]) + 1).tolist()
         words = mark([self.name_of(token) for token in tokens[best]], answers)
         rule = (
@@ -177,23 +167,38 @@ class BigramBackcopy(Task):
 
 
 @functools.lru_cache(maxsize=64)
-def _rows(task: BigramBackcopy) -> tuple[np.ndarray, np.ndarray]:
-    """What can follow each normal token: ids int64 [N, C] and probabilities float64 [N, C].
+def _table(task: BigramBackcopy) -> np.ndarray:
+    """The table, float64 [V, V].
 
-    A row is (1 − s)·Dirichlet(1) over the successors and s·Dirichlet(1) over the triggers, with
-    s = `trigger_share`.
+    A normal row is (1 − s)·Dirichlet(1) over the successors and s·Dirichlet(1) over the triggers,
+    with s = `trigger_share`.
     """
     rng = np.random.default_rng(task.table_seed)
-    n, count = task.n_normal, task.successors or task.n_normal
-    normal = task.first_normal + np.stack(
-        [rng.choice(n, size=count, replace=False) for _ in range(n)]
-    )
-    weights = rng.dirichlet(np.ones(count), size=n)
-    if not task.trigger_share:
-        return normal, weights
-    triggers = np.tile(np.arange(1, task.first_normal), (n, 1))
-    trigger_weights = rng.dirichlet(np.ones(task.n_triggers), size=n)
-    share = task.trigger_share
-    ids = np.concatenate([normal, triggers], axis=1)
-    probabilities = np.concatenate([(1 - share) * weights, share * trigger_weights], axis=1)
-    return ids, probabilities
+    first, n = task.first_normal, task.n_normal
+    table = np.zeros((task.vocab_size, task.vocab_size))
+    table[BOS, first:] = 1.0 / n
+    for row in table[first:]:
+        successors = rng.choice(n, size=task.successors or n, replace=False)
+        row[first + successors] = rng.dirichlet(np.ones(len(successors)))
+        if task.trigger_share:
+            row[first:] *= 1.0 - task.trigger_share
+            row[1:first] = task.trigger_share * rng.dirichlet(np.ones(task.n_triggers))
+    table.setflags(write=False)
+    return table
+
+
+@functools.lru_cache(maxsize=64)
+def _lookup(task: BigramBackcopy) -> tuple[np.ndarray, np.ndarray]:
+    """The table as one sorted list, so that one binary search draws the next token.
+
+    For token c and a draw u in [0, 1), the first edge above c + u belongs to the next token: the
+    edges of row c are c plus the running sums of its probabilities.
+    """
+    table = _table(task).copy()
+    table[1 : task.first_normal, BOS] = 1.0  # a trigger's draw is not used, but must find an edge
+    edges = np.arange(task.vocab_size)[:, None] + np.cumsum(table, axis=1)
+    current, following = np.nonzero(table)
+    last = np.append(current[1:] != current[:-1], True)
+    edges = edges[current, following]
+    edges[last] = current[last] + 1.0  # rounding must not end a row early
+    return edges, following
