@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say("Stopped.", INTERRUPTED)
     except BrokenPipeError:  # `minitx list | head`: whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return NOT_SUPPORTED
+    except SystemExit as stop:  # Rich's answer to a broken pipe
+        return stop.code if isinstance(stop.code, int) else NOT_SUPPORTED
     except Exception as error:
         if debug:
             raise

@@ -29,6 +29,14 @@ Target = Annotated[
 ]
 
 
+def _whole(text: str) -> int:
+    """A whole number from the command line; the error repeats what was given."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a whole number, got {text!r}") from None
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from minitx import __version__
@@ -97,11 +105,23 @@ def run(
         typer.Argument(metavar="NAME", help="An experiment, a family, 'all', or a file.py."),
     ],
     seeds: Annotated[
-        int | None, typer.Option(help="How many seeds [default: 5, with --quick 3].")
+        int | None,
+        typer.Option(
+            parser=_whole, metavar="N", help="How many seeds [default: 5, with --quick 3]."
+        ),
     ] = None,
-    seed_start: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seed_start: Annotated[
+        int, typer.Option(parser=_whole, metavar="K", help="The first seed.")
+    ] = 0,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Runs at a time [default: one per core].")
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            parser=_whole,
+            metavar="J",
+            help="Runs at a time [default: one per core].",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small run; its verdicts are marked as a first look.")
@@ -173,7 +193,9 @@ def start(
 def grade(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="An exercise.")] = None,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="File or folder.")] = None,
-    seed: Annotated[int, typer.Option(help="Which inputs are drawn.")] = 0,
+    seed: Annotated[
+        int, typer.Option(parser=_whole, metavar="N", help="Which inputs are drawn.")
+    ] = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Gradescope's format.")
     ] = None,

@@ -158,7 +158,7 @@ class Experiment:
                 )
         base = replace(self.Settings(), {**(self.quick if quick else {}), **overrides}, self.name)
         return {
-            name: replace(base, each.overrides, f"{self.name}, arm {name}")
+            name: replace(base, each.overrides, f"{self.name} (arm {name})")
             for name, each in self.arms.items()
         }
 
@@ -244,8 +244,8 @@ def validate(experiment: Experiment | type[Experiment]) -> None:
     require(cls.arms, "there must be at least one arm.")
     for name, each in cls.arms.items():
         require(isinstance(each, Arm), f"arm {name!r} is made with arm(...), got {each!r}.")
-        check_keys(cls.Settings, each.overrides, f"Experiment {cls.name}, arm {name!r}")
-    check_keys(cls.Settings, cls.quick, f"Experiment {cls.name}, quick")
+        check_keys(cls.Settings, each.overrides, f"{cls.name} (arm {name})")
+    check_keys(cls.Settings, cls.quick, f"{cls.name} (quick)")
     require(cls.claims, "there must be at least one claim: what would show that you are wrong?")
     ids = [claim.id for claim in cls.claims]
     twice = sorted({id for id in ids if ids.count(id) > 1})
@@ -253,7 +253,7 @@ def validate(experiment: Experiment | type[Experiment]) -> None:
     for claim in cls.claims:
         for name in filter(None, (claim.arm, claim.minus)):
             if name not in cls.arms:
-                raise unknown(f"arm in claim {claim.id!r} of {cls.name}", name, cls.arms)
+                raise unknown(f"{cls.name} (claim {claim.id}) arm", name, cls.arms)
         require(
             claim.measure in cls.measured,
             f"claim {claim.id!r} is about {claim.measure!r}; say in `measured` what that is "

@@ -116,7 +116,7 @@ def experiments_in(path: Path) -> list[Experiment]:
 
 def describe(error: BaseException, path: Path | None = None) -> str:
     """An exception in one line: its type, its words, and the line of ``path`` it came from."""
-    words = str(error).strip().splitlines()
+    words = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
     text = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
     trace = error.__traceback__

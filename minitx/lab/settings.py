@@ -19,7 +19,7 @@ def check_keys(cls: type, keys: Iterable[str], where: str) -> None:
     known = [field.name for field in dataclasses.fields(cls) if field.init]
     for key in keys:
         if key not in known:
-            raise unknown(f"setting of {where}", key, known)
+            raise unknown(f"{where} setting", key, known)
 
 
 def fields_of(settings: Any) -> dict[str, Any]:

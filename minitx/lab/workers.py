@@ -7,11 +7,13 @@ processes there are, and the cores are not fought for.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from minitx.errors import MinitxError, unknown
@@ -32,6 +34,7 @@ class Task:
     seed: int
     settings: dict[str, Any]  # fields, not the object: its class may be unknown to a worker yet
     code: str = ""  # where given, the worker's own code must be this version
+    parent: int = 0  # where given, the process whose end is the worker's end
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Done:
 def perform(task: Task, experiment: Experiment | None = None) -> Done:
     """Do one run. Whatever it raises comes back as text (an exception may not pickle)."""
     os.environ["MINITX_THREADS"] = "1"
+    if task.parent:
+        _end_with(task.parent)
     start = time.perf_counter()
     try:
         experiment = experiment or resolve(task.reference)
@@ -85,6 +90,8 @@ def perform_all(
     if kind == "sequential" or (kind == "loky" and jobs == 1):
         yield from (perform(task, experiment) for task in tasks)
         return
+    if kind == "loky" and os.name == "posix":
+        tasks = [replace(task, parent=os.getpid()) for task in tasks]
     left = {(task.arm, task.seed): task for task in tasks}
     pool = _dask(address, jobs) if kind == "dask" else _loky()
     with pool as options:
@@ -171,6 +178,21 @@ def _dask(address: str, jobs: int) -> Iterator[dict[str, Any]]:
         raise MinitxError(f"No Dask scheduler answers at {address!r}: {error}.") from error
     with client:
         yield {"backend": "dask"}
+
+
+@lru_cache(maxsize=1)
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: after a kill -9 nobody reads what it computes.
+
+    Without this, orphans work off what was queued, beside the workers of the next start.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:  # an orphan is given another parent (not on Windows)
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _is_dead_worker(error: Exception) -> bool:
