@@ -12,6 +12,7 @@ sandbox against an attacker: grade code that you do not trust in a container as 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import os
@@ -32,10 +33,8 @@ def limit_resources(memory: int, cpu_seconds: int) -> None:
     )
     for name, value in wanted:
         if hasattr(resource, name):
-            try:
+            with contextlib.suppress(ValueError, OSError):  # macOS refuses RLIMIT_AS
                 resource.setrlimit(getattr(resource, name), (value, value))
-            except (ValueError, OSError):  # macOS refuses RLIMIT_AS
-                pass
 
 
 class CappedText(io.TextIOBase):
@@ -59,19 +58,23 @@ class CappedText(io.TextIOBase):
         return text
 
 
-def lock_down(readable: tuple[str, ...]) -> None:
+REFUSED = """
+os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn os.startfile
+subprocess.Popen os.kill os.killpg signal.pthread_kill os.remove os.rename os.rmdir
+os.mkdir os.link os.symlink os.truncate os.chmod os.chown os.chdir os.putenv os.unsetenv
+shutil.rmtree shutil.copyfile shutil.move sqlite3.connect gc.get_objects
+gc.get_referrers gc.get_referents sys._current_frames sys.settrace sys.setprofile
+pty.spawn webbrowser.open mmap.__new__ code.__new__ winreg.OpenKey tempfile.mkstemp
+tempfile.mkdtemp
+"""
+
+
+def lock_down(library: tuple[str, ...], numpy_folder: str) -> None:
     """Refuse files outside the standard library and NumPy, processes, network and memory tricks.
 
     Everything the hook needs is bound beforehand, so that replacing a builtin does not open it.
     """
-    refused = frozenset(
-        """os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn os.startfile subprocess.Popen
-        os.kill os.killpg signal.pthread_kill os.remove os.rename os.rmdir os.mkdir os.link os.symlink
-        os.truncate os.chmod os.chown os.chdir os.putenv os.unsetenv shutil.rmtree shutil.copyfile
-        shutil.move sqlite3.connect gc.get_objects gc.get_referrers gc.get_referents
-        sys._current_frames sys.settrace sys.setprofile pty.spawn webbrowser.open mmap.__new__
-        code.__new__ winreg.OpenKey tempfile.mkstemp tempfile.mkdtemp""".split()
-    )
+    refused = frozenset(REFUSED.split())
     families = (
         "socket.",
         "ctypes.",
@@ -89,8 +92,11 @@ def lock_down(readable: tuple[str, ...]) -> None:
             path, _, flags = args
             if type(path) is int:
                 return
-            if type(path) is str and ".." not in path and path.startswith(readable):
-                if type(flags) is not int or not flags & writing:
+            reading = type(flags) is not int or not flags & writing
+            if type(path) is str and ".." not in path and reading:
+                # Outside a virtual environment site-packages lies inside the standard library.
+                installed = "site-packages" in path or "dist-packages" in path
+                if path.startswith(numpy_folder) or (path.startswith(library) and not installed):
                     return
             raise PermissionError("files cannot be opened while grading")
         if event in refused or event.startswith(families):
@@ -134,8 +140,13 @@ def serve(wire, requests, replies, np) -> None:
     module = types.ModuleType("answer")
     filename = "answer.py"
 
+    def reseed(number):
+        """A state that no student's seed gives: seeding again and again must not go unnoticed."""
+        np.random.seed(0xC0FFEE + number)
+        random.seed(0xC0FFEE + number)
+
     def random_state():
-        name, keys, at, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
+        name, keys, at, has_gauss, gauss = np.random.get_state()
         return name, keys.tobytes(), at, has_gauss, gauss, random.getstate()
 
     def load(request):
@@ -166,16 +177,18 @@ def serve(wire, requests, replies, np) -> None:
         return {"result": result, "after": arguments}
 
     actions = {"load": load, "signature": signature, "call": call}
-    take, random_before = printed.take, random_state
+    served = 0
     while (request := wire.receive(requests)) is not None:
         sys.stdout = sys.stderr = printed
-        before = random_before()
+        served += 1
+        reseed(served)
+        before = random_state()
         try:
             reply = actions[request["action"]](request)
         except BaseException as error:  # SystemExit and KeyboardInterrupt too
             reply = describe_error(error, filename)
-        reply["id"], reply["printed"] = request["id"], take()
-        reply["moved_random_state"] = random_before() != before
+        reply["id"], reply["printed"] = request["id"], printed.take()
+        reply["moved_random_state"] = random_state() != before
         wire.send(replies, reply)
 
 
@@ -195,18 +208,17 @@ def main() -> None:
 
     import numpy as np
     import numpy.linalg
-    import numpy.random  # noqa: F401
+    import numpy.random
 
     warnings.simplefilter("ignore")
     spec = importlib.util.spec_from_file_location("wire", wire_path)
     wire = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(wire)
     sys.path[:] = library  # NumPy is loaded; nothing else of site-packages may be
-    np_folder = os.path.dirname(np.__file__) + os.sep
-    readable = (*(path + os.sep for path in library if os.path.isdir(path)), np_folder)
+    folders = tuple(path + os.sep for path in library if os.path.isdir(path))
     limit_resources(int(memory), int(cpu_seconds))
     wire.send(replies, {"ready": True})
-    lock_down(readable)
+    lock_down(folders, os.path.dirname(np.__file__) + os.sep)
     serve(wire, requests, replies, np)
 
 

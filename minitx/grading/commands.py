@@ -35,7 +35,7 @@ def _read_progress(folder: Path) -> dict[str, dict]:
 
 
 def _write_progress(folder: Path, grades: list[Grade]) -> None:
-    """Remember points for the list of exercises; a folder that cannot be written does not matter."""
+    """Remember points for the list of exercises, if the folder can be written."""
     progress = _read_progress(folder)
     for grade in grades:
         file = folder / grade.file
@@ -101,7 +101,7 @@ def exercises_in_words(folder: Path = Path()) -> str:
 
 
 def start(name: str, folder: Path = Path()) -> list[Path]:
-    """Copy the stub of an exercise (or of ``all``) into a folder; an existing file is never touched.
+    """Copy the stub of an exercise (or of ``all``) into a folder; never overwrites.
 
     Returns
     -------

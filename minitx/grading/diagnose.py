@@ -17,7 +17,7 @@ NUMBERS = (int, float, np.number, np.bool_)
 
 @dataclass
 class Observation:
-    """One call of the student's function. ``error`` is the sentence of an exception, if it raised."""
+    """One call of the student's function; ``error`` is a sentence if it raised an exception."""
 
     arguments: tuple
     expected: Any

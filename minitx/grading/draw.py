@@ -1,4 +1,4 @@
-"""What inputs are drawn from: small arrays on a grid of halves, so that a counterexample reads well.
+"""What inputs are drawn from: small arrays on a grid of halves, so that counterexamples read well.
 
 Only checks call these, inside functions: the module needs Hypothesis, listing exercises does not.
 """
@@ -24,11 +24,16 @@ sizes = st.integers
 
 def array(
     draw: Any, *shape: int, low: int = -6, high: int = 6, step: float = 0.5, dtype: Any = float
-):
-    """An array of ``step * integer``; shrinks towards zeros. ``draw`` is Hypothesis's."""
+) -> np.ndarray:
+    """An array of ``step * integer``; shrinks towards zeros. ``draw`` is Hypothesis's.
+
+    One byte an entry, drawn together: many times faster than a list of drawn integers.
+    """
     count = int(np.prod(shape, dtype=int))
-    values = draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
-    return (np.array(values, dtype=np.float64) * step).astype(dtype).reshape(shape)
+    # Simplest first: Hypothesis shrinks bytes to 0, which stands for the value nearest to zero.
+    table = np.array(sorted(range(low, high + 1), key=lambda n: (abs(n), n < 0)), dtype=np.float64)
+    drawn = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), dtype=np.uint8)
+    return (table[drawn % len(table)] * step).astype(dtype).reshape(shape)
 
 
 def probabilities(draw: Any, *shape: int, mask: np.ndarray | None = None, dtype: Any = float):

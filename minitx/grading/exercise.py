@@ -89,6 +89,8 @@ class Part:
         How many inputs are tried.
     hint : str
         For a failure that no known mistake explains.
+    known_mistakes : bool
+        Whether to compare with the function's mistakes; not where their own code would not end.
     timeout_hint : str
         For a call that takes too long here.
     """
@@ -104,6 +106,7 @@ class Part:
     keeps_dtype: bool = False
     examples: int = 60
     hint: str = ""
+    known_mistakes: bool = True
     timeout_hint: str = ""
 
 

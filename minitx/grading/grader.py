@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,13 +24,14 @@ from minitx.grading.sandbox import Child, ChildFault, Limits
 
 SEARCH_SECONDS = 10.0  # for a part's inputs
 SHRINK_SECONDS = 3.0  # for making a counterexample smaller
-PROBES = 30  # calls that tell one mistake from another
+PROBES = 12  # more calls, to tell one mistake from another
+KEPT = 40  # calls of a search that are kept for the same purpose
 MAX_BYTES = 200_000  # of a student's file
 
 
 @dataclass
 class PartResult:
-    """How a part went. ``what`` is one sentence; the rest is there when there is a counterexample."""
+    """How a part went: ``what`` is one sentence, ``example`` the smallest failing input."""
 
     part: Part
     function: str = ""
@@ -186,6 +188,7 @@ class _Examiner:
         self.ran_out = False
         self.last: tuple[str, Observation, str] | None = None
         self.smallest: tuple[tuple, str, Observation, str] | None = None
+        self.seen: list[Observation] = []
 
     def examine(self, seed: int) -> PartResult:
         """Search, then diagnose."""
@@ -218,12 +221,14 @@ class _Examiner:
         return result
 
     def _hint(self, seed: int) -> str:
-        what, example, _ = self.last
+        example = self.last[1]
         if example.error_type == "fault":
             return self.part.timeout_hint if self.ran_out else ""
-        if example.error_type in ("NotImplementedError", "manners", "SystemExit"):
+        if example.error_type in ("NotImplementedError", "manners", "SystemExit", "MemoryError"):
             return ""
-        seen = [example]
+        if not self.part.known_mistakes:
+            return self.part.hint
+        seen = [example, *self.seen]
         self.deadline = time.monotonic() + SHRINK_SECONDS
 
         def probe(arguments: tuple) -> None:
@@ -231,10 +236,8 @@ class _Examiner:
                 raise _Stop
             seen.append(self._observe(arguments)[0])
 
-        try:
+        with suppress(_Stop, ChildFault):
             _search(self.part.inputs(), probe, PROBES, seed + 1)
-        except (_Stop, ChildFault):
-            pass
         return diagnose.likely_mistake(self.function, self.part, seen)
 
     def _trial(self, arguments: tuple) -> None:
@@ -249,10 +252,14 @@ class _Examiner:
             seen = Observation(arguments, expected, error=str(fault), error_type="fault")
             self._remember(str(fault), seen, "")
             raise _Stop from None
+        if len(self.seen) < KEPT:
+            self.seen.append(seen)
         if seen.failure:
             if self.last is None:
                 self.deadline = time.monotonic() + SHRINK_SECONDS
             self._remember(seen.failure, seen, printed)
+            if seen.error_type == "MemoryError":  # slow to reach, and no smaller input helps
+                raise _Stop
             raise _Wrong
 
     def _remember(self, what: str, seen: Observation, printed: str) -> None:

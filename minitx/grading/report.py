@@ -21,7 +21,7 @@ def number(value: float) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as a student would type it, with an array's shape and dtype where they are not plain."""
+    """A value as a student would type it; arrays with shape and dtype."""
     if isinstance(value, Opaque):
         return f"<{value.type_name}>"
     if isinstance(value, np.ndarray):

@@ -160,7 +160,8 @@ class Child:
             what = "loading the file" if action == "load" else "one call"
             raise ChildFault(
                 "timeout",
-                f"{what} took longer than {seconds:g} seconds and was stopped: is there a loop that never ends?",
+                f"{what} took longer than {seconds:g} seconds and was stopped: "
+                "is there a loop that never ends?",
             ) from None
         if isinstance(reply, Exception):
             self.close()
@@ -172,10 +173,8 @@ class Child:
 
     def _exchange(self, action: str, **message: Any) -> dict[str, Any]:
         ticket = secrets.token_hex(8)
-        try:
+        with contextlib.suppress(OSError):  # it may have ended: the reader says how
             wire.send(self._process.stdin, {"id": ticket, "action": action, **message})
-        except OSError:
-            pass  # it has ended: the reader says how
         reply = self._next(self.limits.call, action)
         if reply is None:
             process = self._process

@@ -25,7 +25,7 @@ class WireError(Exception):
 
 
 class Opaque:
-    """An answer that is neither a number, text, list, dictionary nor array: only its type travels."""
+    """An answer that is no number, text, list, dictionary or array: only its type travels."""
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name

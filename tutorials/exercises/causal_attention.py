@@ -1,14 +1,14 @@
 """Exercise 4 of 6: one attention head, causal, with padding (10 points).
 
-Every position t asks with its query, compares it with the keys of the positions it may see, and takes
-a weighted mean of their values:
+Every position t asks with its query, compares it with the keys of the positions it may see, and
+takes a weighted mean of their values:
 
     scores[t, s]  = query[t] . key[s] / sqrt(K)
     pattern[t, s] = exp(scores[t, s]) / (sum of exp(scores[t, s']) over the s' that t may see)
     z[t]          = sum_s pattern[t, s] value[s]
 
-Position t may see position s if s is not in the future (s <= t, itself included) and s is not padding
-(``keep[s]`` is True). A position that may see nothing at all gets z[t] = 0.
+Position t may see position s if s is not in the future (s <= t, itself included) and s is not
+padding (``keep[s]`` is True). A position that may see nothing at all gets z[t] = 0.
 
 Scores can be large: exp(1000) overflows, though the pattern is well defined. Subtracting the same
 number from all the scores of a row does not change its pattern.

@@ -1,7 +1,7 @@
 """Exercise 5 of 6: how much of a sink is the first token? (10 points)
 
-Many heads park their attention on the first token. To count them, first ask how much attention key k
-receives from the queries that can see it (all positions count from 0; T is the length):
+Many heads park their attention on the first token. To count them, first ask how much attention
+key k receives from the queries that can see it (all positions count from 0; T is the length):
 
     alpha_k = sum over queries i >= k of A[i, k], divided by T - k
 
@@ -12,9 +12,9 @@ and then in how many heads the first token receives more than a threshold epsilo
 The indicator 1[...] comes before the mean: a head is a sink or it is not. (Gu et al. 2024, *When
 Attention Sink Emerges in Language Models*; there epsilon = 0.3.)
 
-Some attention variants have weights with signs, or rows that do not sum to one. For them replace each
-row by its shares |a| / sum |a| first; a row whose weights are all 0 stays 0. Rows of a softmax do not
-change by this.
+Some attention variants have weights with signs, or rows that do not sum to one. For them replace
+each row by its shares |a| / sum |a| first; a row whose weights are all 0 stays 0. Rows of a softmax
+do not change by this.
 
 Check your work with:  minitx grade sink_metric sink_metric.py
 """

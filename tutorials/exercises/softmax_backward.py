@@ -1,7 +1,7 @@
 """Exercise 2 of 6: the gradient of softmax (10 points).
 
-``y = softmax(x)`` along the last axis: ``y_i = exp(x_i) / sum_j exp(x_j)``. Raising one score raises
-its own weight and lowers all others of its row:
+``y = softmax(x)`` along the last axis: ``y_i = exp(x_i) / sum_j exp(x_j)``. Raising one score
+raises its own weight and lowers all others of its row:
 
     dy_i / dx_j = y_i (1 - y_i)  if i == j
                 = -y_i y_j       otherwise
@@ -10,8 +10,8 @@ Backward gets ``g``, the gradient of the loss for ``y``, and returns the gradien
 
     gx_j = sum_i g_i dy_i/dx_j
 
-Put the two together; what is left is short, and needs ``y`` but not ``x``. The Jacobian never has to
-be built.
+Put the two together; what is left is short, and needs ``y`` but not ``x``. The Jacobian never
+has to be built.
 
 Check your work with:  minitx grade softmax_backward softmax_backward.py
 """

@@ -1,8 +1,8 @@
 """Exercise 3 of 6: the order in which backward visits a graph (10 points).
 
 Every value in a computation knows the values it was made from. Backward starts at the loss (the
-*root*) and hands each node's gradient on to those. A node that is used twice receives gradient twice,
-and may hand it on only when both have arrived:
+*root*) and hands each node's gradient on to those. A node that is used twice receives gradient
+twice, and may hand it on only when both have arrived:
 
     a -> b -> d        d = b * c is the root, made from b and c;
     a -> c -> d        b and c are both made from a.

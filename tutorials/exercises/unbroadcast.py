@@ -4,8 +4,8 @@ NumPy stretches a small array to fit a large one: it adds axes in front and repe
 ``x + bias`` with ``x`` of shape (5, 3) and ``bias`` of shape (3,) uses each entry of ``bias`` five
 times. The gradient that comes back has the large shape, (5, 3). What is the gradient of ``bias``?
 
-Each use passes back its own gradient, and the chain rule adds them up: the gradient of an entry that
-was used n times is the *sum* over its n copies.
+Each use passes back its own gradient, and the chain rule adds them up: the gradient of an entry
+that was used n times is the *sum* over its n copies.
 
 Check your work with:  minitx grade unbroadcast unbroadcast.py
 """

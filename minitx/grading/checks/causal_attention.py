@@ -110,17 +110,20 @@ EXERCISE = Exercise(
                     _variant(see=lambda n: np.ones((n, n))),
                 ),
                 Mistake(
-                    "masked scores become (almost) 0, not minus infinity; exp(0) is 1, so the masked "
+                    "masked scores become (almost) 0, not minus infinity; exp(0) is 1, "
+                    "so the masked "
                     "keys still get attention. Was 1e-10 meant to be -1e10?",
                     _variant(mask="zero"),
                 ),
                 Mistake(
                     "a query that may see no key at all should get zeros; yours spreads its "
-                    "attention over keys that it may not see (all scores equally at the fill value).",
+                    "attention over keys that it may not see (all scores equally at the "
+                    "fill value).",
                     _variant(mask="finite"),
                 ),
                 Mistake(
-                    "a query that may see no key at all gives 0 / 0 = NaN: where a row's sum is zero "
+                    "a query that may see no key at all gives 0 / 0 = NaN: where a row's "
+                    "sum is zero "
                     "the result is zeros.",
                     _variant(pad="nan"),
                 ),
@@ -133,7 +136,8 @@ EXERCISE = Exercise(
                     _variant(pad="queries"),
                 ),
                 Mistake(
-                    "exp overflows for large scores: subtract each row's maximum first; the softmax "
+                    "exp overflows for large scores: subtract each row's maximum first; "
+                    "the softmax "
                     "stays the same.",
                     _variant(stable=False),
                 ),
@@ -184,8 +188,8 @@ EXERCISE = Exercise(
             1,
             "nobody attends to padding, and a query with nothing to see gets zeros",
             _inputs(length=(1, 4), padding=True),
-            hint="a key counts if it is not in the future and keep is True for it; where none counts "
-            "the output is zeros.",
+            hint="a key counts if it is not in the future and keep is True for it; where none "
+            "counts the output is zeros.",
         ),
         Part(
             "good manners",

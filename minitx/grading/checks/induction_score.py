@@ -145,12 +145,18 @@ EXERCISE = Exercise(
             references.induction_score,
             mistakes=(
                 Mistake(
-                    "off by one: you add up attention on the earlier occurrence itself. An induction "
+                    "where no token repeats there is nothing to score: the answer is nan, not 0.",
+                    _zero_if_none,
+                ),
+                Mistake(
+                    "off by one: you add up attention on the earlier occurrence itself. "
+                    "An induction "
                     "head looks at the token after it.",
                     lambda p, tokens: _score(_targets(tokens, shift=0), p),
                 ),
                 Mistake(
-                    "off by one: you add up attention on the earlier occurrence itself. An induction "
+                    "off by one: you add up attention on the earlier occurrence itself. "
+                    "An induction "
                     "head looks at the token after it.",
                     lambda p, tokens: _score(
                         _targets(tokens), p, mass=(p * _targets(tokens, 0)).sum(-1)
@@ -165,11 +171,13 @@ EXERCISE = Exercise(
                 ),
                 Mistake(
                     "the mean runs over all queries. Where the token has not occurred before, "
-                    "induction is impossible: leave those rows out, or a perfect head scores below 1.",
+                    "induction is impossible: leave those rows out, or a perfect head "
+                    "scores below 1.",
                     _all_rows,
                 ),
                 Mistake(
-                    "you take the mean over the wanted keys of a query; their attention adds up: sum.",
+                    "you take the mean over the wanted keys of a query; their attention "
+                    "adds up: sum.",
                     _mean_over_targets,
                 ),
                 Mistake(
@@ -177,12 +185,9 @@ EXERCISE = Exercise(
                 ),
                 Mistake("only the first occurrence is counted; all of them are.", _only(0)),
                 Mistake(
-                    "the two axes are swapped: pattern[h, t, s] is how much query t looks at key s.",
+                    "the two axes are swapped: pattern[h, t, s] is how much query t "
+                    "looks at key s.",
                     _transposed,
-                ),
-                Mistake(
-                    "where no token repeats there is nothing to score: the answer is nan, not 0.",
-                    _zero_if_none,
                 ),
                 Mistake(
                     "you assume that the second half repeats the first: offset T // 2 - 1. Tokens "
@@ -215,14 +220,14 @@ EXERCISE = Exercise(
             2,
             "tokens may repeat anywhere, and rows without a repeat do not count",
             _inputs("one earlier"),
-            hint="compare tokens[s - 1] with tokens[t]; average over the queries that have such an s.",
+            hint="compare tokens[s - 1] with tokens[t]; average over the queries that want any.",
         ),
         Part(
             "several times",
             2,
             "attention on all that followed earlier occurrences adds up",
             _inputs("several"),
-            hint="a query can want several keys, and key t itself when its token comes twice in a row.",
+            hint="a query can want several keys, and key t itself if its token comes twice.",
         ),
         Part(
             "a perfect head",

@@ -62,11 +62,13 @@ EXERCISE = Exercise(
                     lambda g, y: g * y * (1 - y),
                 ),
                 Mistake(
-                    "the sum runs over the first axis; softmax was taken over the last one: axis=-1.",
+                    "the sum runs over the first axis; softmax was taken over the last "
+                    "one: axis=-1.",
                     lambda g, y: y * (g - (g * y).sum(0, keepdims=True)),
                 ),
                 Mistake(
-                    "the sum runs over the whole array; each row has its own: axis=-1, keepdims=True.",
+                    "the sum runs over the whole array; each row has its own: axis=-1, "
+                    "keepdims=True.",
                     lambda g, y: y * (g - (g * y).sum()),
                 ),
                 Mistake(

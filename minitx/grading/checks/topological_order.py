@@ -54,6 +54,9 @@ def _graphs(shared: bool, strangers: bool = False):
                 else:
                     inputs[name] = [names[i - 1]] if i else []
             root = names[-1]
+            reached = references.topological_order(root, inputs)
+            inputs = {name: inputs[name] for name in names if name in reached}
+            names = list(inputs)
             if strangers:  # a second result, made from the same nodes, that root does not need
                 inputs["x"], inputs["y"] = [root], []
                 inputs["z"] = [pick(draw.sampled_from(names)), "y"]
@@ -141,7 +144,8 @@ EXERCISE = Exercise(
             judge=_judge,
             mistakes=(
                 *_both_ways(
-                    "the order is upside down: leaves first. Backward starts at the root: reverse it.",
+                    "the order is upside down: leaves first. Backward starts at the "
+                    "root: reverse it.",
                     _postorder,
                 ),
                 *_both_ways(
@@ -198,8 +202,9 @@ EXERCISE = Exercise(
             f"{LADDER} diamonds on top of each other, 2^{LADDER} paths, take no time",
             _ladder,
             examples=1,
-            timeout_hint="you walk every path through the graph, and their number doubles with each "
-            "diamond: remember which nodes you have visited.",
+            known_mistakes=False,
+            timeout_hint="you walk every path through the graph, and their number doubles with "
+            "each diamond: remember which nodes you have visited.",
         ),
         Part(
             "deep graphs",
@@ -207,6 +212,7 @@ EXERCISE = Exercise(
             f"{DEEP} nodes in a row do not hit the recursion limit",
             _deep,
             examples=1,
+            known_mistakes=False,
             hint="a graph can be deeper than Python lets functions call each other (about 1000): "
             "keep a stack (a list) of your own instead of recursion.",
         ),

@@ -97,7 +97,8 @@ EXERCISE = Exercise(
                     _mean,
                 ),
                 Mistake(
-                    "you keep one copy's gradient and drop the others'. Every copy that broadcasting "
+                    "you keep one copy's gradient and drop the others'. Every copy that "
+                    "broadcasting "
                     "made contributes: sum over them.",
                     _no_sum,
                 ),
@@ -107,7 +108,8 @@ EXERCISE = Exercise(
                     _leading_only,
                 ),
                 Mistake(
-                    "the axes of size 1 that were stretched are gone from the result: sum them with "
+                    "the axes of size 1 that were stretched are gone from the result: "
+                    "sum them with "
                     "keepdims=True.",
                     _lost_axes,
                 ),
@@ -127,7 +129,8 @@ EXERCISE = Exercise(
                     _aligned_left,
                 ),
                 Mistake(
-                    "axes are summed one after another without keepdims, so the later ones have moved "
+                    "axes are summed one after another without keepdims, so the later "
+                    "ones have moved "
                     "when their turn comes.",
                     _shifting_axes,
                 ),

@@ -1,0 +1,15 @@
+# says: the mask is transposed
+# fails: query 0, equal scores, scores, large scores, padding, good manners
+import numpy as np
+
+
+def causal_attention(query, key, value, keep):
+    length, width = query.shape
+    allowed = np.triu(np.ones((length, length), dtype=bool)) & keep
+    scores = query @ key.T / width**0.5
+    scores = np.where(allowed, scores, -np.inf)
+    top = scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = weights.sum(axis=1, keepdims=True)
+    pattern = weights / np.where(total > 0, total, 1)
+    return pattern.astype(value.dtype) @ value

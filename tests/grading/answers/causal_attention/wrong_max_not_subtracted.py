@@ -1,0 +1,15 @@
+# says: exp overflows for large scores
+# fails: large scores
+import numpy as np
+
+
+def causal_attention(query, key, value, keep):
+    length, width = query.shape
+    allowed = np.tri(length, dtype=bool) & keep
+    scores = query @ key.T / width**0.5
+    scores = np.where(allowed, scores, -np.inf)
+    top = np.zeros((length, 1))
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = weights.sum(axis=1, keepdims=True)
+    pattern = weights / np.where(total > 0, total, 1)
+    return pattern.astype(value.dtype) @ value

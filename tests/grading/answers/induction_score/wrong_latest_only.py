@@ -1,0 +1,16 @@
+# says: only the latest earlier occurrence is counted
+# fails: several times, many heads, good manners
+import numpy as np
+
+
+def induction_score(pattern, tokens):
+    heads, length, _ = pattern.shape
+    score = []
+    for h in range(heads):
+        rows = []
+        for t in range(length):
+            wanted = [s + 1 for s in range(t) if tokens[s] == tokens[t]]
+            if wanted:
+                rows.append(pattern[h, t, wanted[-1]])
+        score.append(np.mean(rows) if rows else np.nan)
+    return np.array(score)

@@ -1,0 +1,16 @@
+# says: you take the mean over the wanted keys of a query
+# fails: several times, a perfect head, many heads, good manners
+import numpy as np
+
+
+def induction_score(pattern, tokens):
+    heads, length, _ = pattern.shape
+    score = []
+    for h in range(heads):
+        rows = []
+        for t in range(length):
+            wanted = [s + 1 for s in range(t) if tokens[s] == tokens[t]]
+            if wanted:
+                rows.append(np.mean(pattern[h, t, wanted]))
+        score.append(np.mean(rows) if rows else np.nan)
+    return np.array(score)

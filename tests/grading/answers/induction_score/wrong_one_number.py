@@ -1,0 +1,17 @@
+# says: expected an array of shape
+# fails: repeated sequence, anywhere, several times, a perfect head
+# fails: many heads, good manners, no repeats
+import numpy as np
+
+
+def induction_score(pattern, tokens):
+    heads, length, _ = pattern.shape
+    score = []
+    for h in range(heads):
+        rows = []
+        for t in range(length):
+            wanted = [s + 1 for s in range(t) if tokens[s] == tokens[t]]
+            if wanted:
+                rows.append(sum(pattern[h, t, s] for s in wanted))
+        score.append(np.mean(rows) if rows else np.nan)
+    return float(np.mean(score))

@@ -1,0 +1,6 @@
+# says: the sum has lost its axis
+# fails: many rows, masked rows, good manners
+
+
+def softmax_backward(g, y):
+    return y * (g - (g * y).sum(axis=-1))

@@ -1,0 +1,17 @@
+# says: this is breadth-first order
+# fails: shared nodes, what matters, good manners
+
+
+from collections import deque
+
+
+def topological_order(root, inputs):
+    order, seen, queue = [], {root}, deque([root])
+    while queue:
+        node = queue.popleft()
+        order.append(node)
+        for below in inputs[node]:
+            if below not in seen:
+                seen.add(below)
+                queue.append(below)
+    return order
