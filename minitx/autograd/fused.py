@@ -276,8 +276,8 @@ def dropout(x, p, rng, training=True):
         raise MinitxError(f"dropout needs a probability from 0 to 1, got {p}.")
     if not training or p == 0:
         return x, lambda g: g
-    kept = (rng.random(x.shape, dtype=np.float32) >= p) / np.float32(1 - p if p < 1 else 1)
-    kept = kept.astype(x.real.dtype, copy=False)
+    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= p).astype(x.real.dtype)
+    kept /= 1 - p if p < 1 else 1
     return x * kept, lambda g: g * kept
 
 

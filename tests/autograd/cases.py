@@ -304,7 +304,7 @@ def dropouts(draw):
 
     def reference(a):
         kept = np.random.default_rng(seed).random(a.shape, dtype=np.float32) >= p
-        return np.where(kept, a / np.float32(1 - p if p < 1 else 1), 0) if on else a
+        return np.where(kept, a / (1 - p if p < 1 else 1), 0) if on else a
 
     return Example([x], lambda t: ops.dropout(t, p, np.random.default_rng(seed), on), reference)
 
