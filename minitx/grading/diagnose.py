@@ -95,13 +95,15 @@ def unchanged(before: Any, after: Any) -> bool:
 
 
 def likely_mistake(function: Function, part: Part, seen: Sequence[Observation]) -> str:
-    """The hint of the known mistake that agrees with everything seen, else a general one."""
+    """A sentence: the known mistake that agrees with everything seen, else a general hint."""
     failing = [o for o in seen if o.failure]
     for observed in (list(seen), failing if len(failing) >= 3 else []):
         for mistake in function.mistakes:
             if observed and _explains(mistake.wrong, function, observed):
-                return mistake.hint
-    return _general(seen, failing) or part.hint
+                return f"Likely mistake: {mistake.hint}"
+    if general := _general(seen, failing):
+        return f"Likely mistake: {general}"
+    return f"Hint: {part.hint}" if part.hint else ""
 
 
 def _explains(wrong: Any, function: Function, seen: Sequence[Observation]) -> bool:
@@ -135,6 +137,7 @@ def _general(seen: Sequence[Observation], failing: Sequence[Observation]) -> str
         and isinstance(o.expected, (np.ndarray, float))
         and isinstance(o.got, (np.ndarray, *NUMBERS))
         and np.shape(o.got) == np.shape(o.expected)
+        and np.asarray(o.got).dtype.kind != "c"
     ]
     if len(answers) < len(failing) or not answers:
         return ""
@@ -144,18 +147,31 @@ def _general(seen: Sequence[Observation], failing: Sequence[Observation]) -> str
         return "inf comes from dividing by zero or from exp of a large number."
     if len(answers) >= 2 and all(close(right, -got, a) for right, got, a in answers):
         return "the sign is wrong: your answer is minus the right one."
-    shapes = {o.arguments[0].shape for o in failing if isinstance(o.arguments[0], np.ndarray)}
-    passing = {
-        o.arguments[0].shape
-        for o in seen
-        if not o.failure and isinstance(o.arguments[0], np.ndarray)
-    }
-    square = [len(s) >= 2 and s[-1] == s[-2] for s in shapes]
-    if (
-        len(passing)
-        and square
-        and not any(square)
-        and all(len(s) < 2 or s[-1] == s[-2] for s in passing)
-    ):
+    if len(answers) >= 2 and (factor := _factor(answers)):
+        return f"your answer is {factor:.4g} times the right one, everywhere."
+    if _square_only(seen):
         return "it is right for square arrays only: rows and columns are mixed up somewhere."
     return ""
+
+
+def _factor(answers: Sequence[tuple]) -> float | None:
+    right, got, _ = max(answers, key=lambda a: np.abs(a[0]).max(initial=0.0))
+    if not right.size or np.abs(right).max() == 0 or not np.isfinite(right).all():
+        return None
+    largest = np.unravel_index(np.abs(right).argmax(), right.shape)
+    factor = float(got[largest] / right[largest])
+    if not all(close(factor * right, got, a) for right, got, a in answers):
+        return None
+    return factor
+
+
+def _square_only(seen: Sequence[Observation]) -> bool:
+    """All failures have a first argument that is not square, and square ones pass."""
+    shapes: dict[bool, set] = {True: set(), False: set()}  # failed -> shapes
+    for o in seen:
+        if not isinstance(o.arguments[0], np.ndarray) or o.arguments[0].ndim < 2:
+            return False
+        shapes[bool(o.failure)].add(o.arguments[0].shape[-2:])
+    square = {failed: [a == b for a, b in pairs] for failed, pairs in shapes.items()}
+    passed_square = any(a == b > 1 for a, b in shapes[False])
+    return bool(square[True]) and not any(square[True]) and all(square[False]) and passed_square

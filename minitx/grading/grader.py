@@ -204,7 +204,7 @@ class _Examiner:
         if flaky:
             result.what = "the same input gives different answers from one call to the next."
             result.hint = (
-                "the answer must depend on the arguments alone: nothing random, no memory."
+                "Hint: the answer must depend on the arguments alone: nothing random, no memory."
             )
         elif self.last is None and not self.ran_out:
             result.passed, result.what = True, part.tells
@@ -212,7 +212,7 @@ class _Examiner:
             result.what = (
                 f"too slow: the part's inputs took longer than {SEARCH_SECONDS:g} seconds."
             )
-            result.hint = part.timeout_hint
+            result.hint = part.timeout_hint and f"Likely mistake: {part.timeout_hint}"
         else:
             result.what, result.example, result.printed = self.last
             result.hint = self._hint(seed)
@@ -223,11 +223,12 @@ class _Examiner:
     def _hint(self, seed: int) -> str:
         example = self.last[1]
         if example.error_type == "fault":
-            return self.part.timeout_hint if self.ran_out else ""
+            slow = self.part.timeout_hint if self.ran_out else ""
+            return slow and f"Likely mistake: {slow}"
         if example.error_type in ("NotImplementedError", "manners", "SystemExit", "MemoryError"):
             return ""
         if not self.part.known_mistakes:
-            return self.part.hint
+            return f"Hint: {self.part.hint}"
         seen = [example, *self.seen]
         self.deadline = time.monotonic() + SHRINK_SECONDS
 

@@ -61,7 +61,7 @@ def part_in_words(result: PartResult, parameters: Sequence[str] = ()) -> str:
     if result.printed:
         lines.append(_labelled("it printed", result.printed.rstrip(), len("it printed")))
     if result.hint:
-        lines.append(_wrap("Likely mistake: " + result.hint, "      "))
+        lines.append(_wrap(result.hint, "      "))
     return "\n".join(lines)
 
 

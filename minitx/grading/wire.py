@@ -44,10 +44,10 @@ def _pack(value: Any, body: list[bytes], depth: int) -> dict:
             return {"other": f"array of dtype {value.dtype}"}
         if value.nbytes + sum(map(len, body)) > MAX_BODY:
             return {"other": f"array of shape {value.shape}, too large to send"}
+        value = value.astype(value.dtype.newbyteorder("="), copy=False)
         body.append(value.tobytes())
         return {
-            "array": [value.dtype.newbyteorder("=").str, list(value.shape)],
-            "order": value.dtype.isnative,
+            "array": [value.dtype.str, list(value.shape)],
             "scalar": kind is not np.ndarray,
         }
     if depth < MAX_DEPTH and kind in (list, tuple):

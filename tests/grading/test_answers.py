@@ -1,7 +1,7 @@
 """The grader against wrong answers that students would write, and right ones written differently.
 
-``answers/NAME/wrong_*.py`` begin with what the report must say and which parts must fail (the others
-must pass: each part isolates one mechanism); ``right_*.py`` must get all the points.
+``answers/NAME/wrong_*.py`` begin with what the report must say and which parts must fail (the
+others must pass: each part isolates one mechanism); ``right_*.py`` must get all the points.
 """
 
 from pathlib import Path

@@ -197,6 +197,7 @@ EXERCISE = Exercise(
             "the inputs are left as they were, and float32 stays float32",
             _inputs(length=(1, 3), dtype=np.float32),
             leaves_inputs=True,
+            hint="first the numbers must be right: see the other parts.",
             keeps_dtype=True,
         ),
     ),

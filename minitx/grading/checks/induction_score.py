@@ -256,6 +256,7 @@ EXERCISE = Exercise(
             "the pattern is left as it was",
             _inputs("any"),
             leaves_inputs=True,
+            hint="first the numbers must be right: see the other parts.",
         ),
     ),
 )

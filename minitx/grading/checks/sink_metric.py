@@ -227,6 +227,7 @@ EXERCISE = Exercise(
             "the pattern is left as it was",
             _patterns(length=(1, 3), signed=True),
             leaves_inputs=True,
+            hint="first the numbers must be right: see the other parts.",
         ),
     ),
 )

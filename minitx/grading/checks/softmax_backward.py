@@ -127,6 +127,7 @@ EXERCISE = Exercise(
             "the inputs are left as they were, and float32 stays float32",
             _inputs(leading=(1, 1), dtype=np.float32),
             leaves_inputs=True,
+            hint="first the numbers must be right: see the other parts.",
             keeps_dtype=True,
         ),
     ),

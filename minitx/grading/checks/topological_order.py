@@ -195,6 +195,7 @@ EXERCISE = Exercise(
             "the graph is left as it was",
             _graphs(shared=True),
             leaves_inputs=True,
+            hint="first the order must be right: see the other parts.",
         ),
         Part(
             "many paths",

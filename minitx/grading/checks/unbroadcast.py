@@ -172,6 +172,7 @@ EXERCISE = Exercise(
             "the input is left as it was, and float32 stays float32",
             _inputs(leading=True, stretched=True, dtype=np.float32),
             leaves_inputs=True,
+            hint="first the numbers must be right: see the other parts.",
             keeps_dtype=True,
         ),
     ),
