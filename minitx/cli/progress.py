@@ -66,7 +66,8 @@ class LineReporter(Reporter):
         self.finished = self.total = 0
 
     def on_start(self, experiment: Experiment, plan: Plan) -> None:
-        self.name, self.last = experiment.name, time.monotonic()
+        self.name, self.start = experiment.name, time.monotonic()
+        self.last = self.start
         self.total = len(plan.arms) * len(plan.seeds)
         self.finished = len(plan.stored)
         announce(self.out, experiment, plan)
@@ -81,9 +82,10 @@ class LineReporter(Reporter):
             return
         self.finished += 1
         now = time.monotonic()
-        if now - self.last >= EVERY and self.estimate.left:
-            self.last = now
-            left = duration(self.estimate.seconds())
+        left = self.estimate.seconds()
+        # At most twenty lines or so, however long it takes.
+        if self.estimate.left and now - self.last >= max(EVERY, (now - self.start + left) / 20):
+            self.last, left = now, duration(left)
             self.out.print(f"{self.name}: {self.finished} of {self.total} runs, about {left} left")
 
     def on_end(self, outcome: Outcome) -> None:
@@ -119,8 +121,8 @@ class BarReporter(LineReporter):
         self.estimate.count(done.seconds)
         if done.error:
             self.bars.console.print(failure(done), style="red")
-            return
-        self.finished += 1
+        else:
+            self.finished += 1
         self.bars.advance(self.all)
         if done.arm in self.rows:
             self.bars.advance(self.rows[done.arm])
@@ -142,7 +144,8 @@ def reporter(out: Console) -> LineReporter:
 def announce(out: Console, experiment: Experiment, plan: Plan) -> None:
     """What is about to be done, and what need not be."""
     total, stored = len(plan.arms) * len(plan.seeds), len(plan.stored)
-    text = f"{experiment.name}: {len(plan.arms)} arms x {len(plan.seeds)} seeds = {total} runs"
+    text = f"{experiment.name}: {_count(len(plan.arms), 'arm')} x {_count(len(plan.seeds), 'seed')}"
+    text += f" = {_count(total, 'run')}"
     if stored == total:
         text += ", all stored"
     else:
@@ -156,6 +159,10 @@ def announce(out: Console, experiment: Experiment, plan: Plan) -> None:
             style="yellow",
             soft_wrap=True,
         )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def failure(done: Done) -> str:

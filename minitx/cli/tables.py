@@ -61,7 +61,7 @@ def number(value: float | None) -> str:
     if size >= 1000:
         return f"{value:.0f}"
     if size and size < 0.001:
-        return f"{value:.1e}"
+        return f"{value:.1e}".replace("e-0", "e-")
     return f"{value:.3g}"
 
 

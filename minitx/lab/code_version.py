@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import minitx
@@ -31,12 +32,10 @@ def code_version(experiment: Experiment) -> str:
     cls = type(experiment)
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
-    if file and cls.__module__ != "__main__":
-        files = reached(Path(file).resolve())
-        own = b""
-    else:
-        files = reached(PACKAGE / "__init__.py")
-        own = _notebook_source(cls)
+    if file:
+        files, own = reached(Path(file).resolve()), b""
+    else:  # a notebook: no file to follow, so the whole package counts
+        files, own = reached(PACKAGE / "__init__.py"), _fingerprint(cls)
     digest = hashlib.sha256(own)
     for path in sorted(files):
         digest.update(f"{_label(path)} {_parsed(path).digest}\n".encode())
@@ -194,23 +193,41 @@ def _canonical(node: Any) -> Any:
     return type(node).__name__, fields
 
 
-def _notebook_source(cls: type) -> bytes:
-    """Source of a class from a notebook, and of what it uses by name from other cells."""
-    module = sys.modules.get(cls.__module__)
-    texts: dict[str, str] = {}
-    todo = [(cls.__name__, cls)]
+def _fingerprint(cls: type) -> bytes:
+    """What a class from a notebook is made of, and what it uses by name from other cells.
+
+    Source text cannot be had for all of it, compiled code can.
+    """
+    seen: dict[str, Any] = {}
+    todo: list[tuple[str, Any]] = [(cls.__qualname__, cls)]
     while todo:
         name, value = todo.pop()
-        if name in texts:
+        if name in seen or inspect.ismodule(value):
             continue
-        try:
-            texts[name] = inspect.getsource(value)
-        except (OSError, TypeError):
-            texts[name] = repr(value)  # a plain value, such as a number
-            continue
-        for node in ast.walk(ast.parse(inspect.cleandoc(texts[name]))):
-            if isinstance(node, ast.Name) and hasattr(module, node.id):
-                used = getattr(module, node.id)
-                if not inspect.ismodule(used):
-                    todo.append((node.id, used))
-    return repr(sorted(texts.items())).encode()
+        value = getattr(value, "__func__", value)  # of a classmethod or staticmethod
+        if getattr(value, "__module__", cls.__module__) != cls.__module__:
+            seen[name] = "imported"
+        elif isinstance(value, type):
+            seen[name] = [base.__qualname__ for base in value.__mro__]
+            members = {k: v for k, v in vars(value).items() if not k.startswith("__")}
+            todo += [(f"{name}.{key}", member) for key, member in members.items()]
+            todo += [(base.__qualname__, base) for base in value.__bases__]
+        elif inspect.isfunction(value):
+            seen[name] = (_code(value.__code__), repr(value.__defaults__))
+            names = [n for n in _names(value.__code__) if n in value.__globals__]
+            todo += [(n, value.__globals__[n]) for n in names]
+        else:
+            seen[name] = repr(value)
+    return repr(sorted(seen.items())).encode()
+
+
+def _code(code: CodeType) -> tuple:
+    consts = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code.hex(), consts, code.co_names
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)

@@ -37,7 +37,10 @@ def reference(experiment: Experiment) -> Reference:
         digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
         return Reference(cls.__qualname__, file=str(Path(file).resolve()), digest=digest)
     # A notebook or a script: its classes live in __main__, which a worker does not have.
-    from joblib.externals import cloudpickle
+    try:
+        import cloudpickle
+    except ImportError:  # joblib before 1.6 carries its own
+        from joblib.externals import cloudpickle
 
     return Reference(cls.__qualname__, pickled=cloudpickle.dumps(cls))
 

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -153,9 +153,10 @@ def _loky() -> Iterator[dict[str, Any]]:
     try:
         yield {"backend": "loky", "inner_max_num_threads": 1}
     except (KeyboardInterrupt, GeneratorExit):
-        from joblib.externals.loky import get_reusable_executor
+        with suppress(ImportError):
+            from joblib.externals.loky import get_reusable_executor
 
-        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+            get_reusable_executor().shutdown(wait=False, kill_workers=True)
         raise
     finally:
         if before is None:

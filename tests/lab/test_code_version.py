@@ -1,5 +1,7 @@
 """A stored result counts only for the code that made it; a restyled figure trains nothing anew."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,6 @@ def version(folder):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in ("helper", "deeper"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -150,3 +150,51 @@ def test_our_own_experiments_reach_the_kernels_but_not_the_lab():
     names = {str(Path(p).relative_to(cv.PACKAGE)) for p in cv.reached(path)}
     assert {"kernels/compiled.py", "kernels/reference.py", "tasks/bigram.py", "optim.py"} <= names
     assert not {n for n in names if n.split("/")[0] in cv.APART}
+
+
+NOTEBOOK = """
+import sys
+from minitx.lab import Experiment, Reporter, arm, at_least, run
+
+{scale} = {value}
+
+def number(seed):
+    return [{scale} * s for s in [seed]][0]
+
+class Mine(Experiment):
+    name = "my.notebook"
+    question = "Does it run from a notebook?"
+    measured = {{"x": "a number"}}
+    arms = {{"a": arm()}}
+    claims = [at_least("x", 0.0, arm="a")]
+    def measure(self, settings, seed):
+        return {{"x": number(seed)}}
+    def draw(self, results):
+        from matplotlib.figure import Figure
+        return Figure(figsize=(1, 1))
+
+class Count(Reporter):
+    def on_run(self, done):
+        print(done.seed, done.measurements or done.error)
+
+outcome = run(Mine(), seeds=2, jobs=int(sys.argv[1]), out=sys.argv[2], reporter=Count())
+assert outcome.supported, outcome.errors
+"""
+
+
+def test_an_experiment_in_a_notebook(tmp_path):
+    """It has no file: it is sent to the workers by value, and known by its compiled code."""
+
+    def runs(jobs, value=2.0, scale="scale"):
+        code = NOTEBOOK.format(scale=scale, value=value)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(jobs), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return sorted(done.stdout.splitlines())
+
+    assert runs(2) == ['0 {"x": 0.0}', '1 {"x": 2.0}']
+    assert runs(1) == []  # stored
+    assert runs(1, value=3.0) == ['0 {"x": 0.0}', '1 {"x": 3.0}']
