@@ -31,7 +31,7 @@ def start(seed, layout):
         if layout == "apart":
             part = part.copy()
         elif layout == "transposed":  # not contiguous, and its neighbours are no neighbours
-            part = np.asfortranarray(part)
+            part = np.array(part, order="F")
         params.append(Tensor(part, requires_grad=True))
         at += size
     grads = [[rng.standard_normal(shape) for shape in SHAPES] for _ in range(5)]

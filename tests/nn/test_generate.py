@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minitx.autograd import Tensor
 from minitx.errors import MinitxError, ShapeError
 from minitx.nn import KVCache, TransformerConfig
-from tests.nn.small import SCHEMES, build, configs, seeds, tokens_for
+from tests.nn.small import KINDS, SCHEMES, build, configs, seeds, tokens_for
 
 SMALL = TransformerConfig(vocab_size=7, max_len=12, d_model=8, n_heads=2, dtype="float64")
 
@@ -26,6 +26,20 @@ def test_cache_equals_full_pass_at_every_split(config, seed, T, data):
     assert cache.length == cache.seen == T
     full = model(tokens).data
     assert np.allclose(np.concatenate(pieces, axis=1), full, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_no_scheme_and_no_kind_is_left_out(scheme, kind):
+    """The same law for each pair, at every single cut and token by token."""
+    config = SMALL.replace(positions=scheme, attention=kind, init_std=0.6, embed_std=1.0)
+    model = build(config, 0)
+    tokens = tokens_for(config, 0, 5)
+    full = model(tokens).data
+    for cuts in ((0, 1, 2, 3, 4, 5), *((0, cut, 5) for cut in range(1, 5))):
+        cache = KVCache(model)
+        got = [model(tokens[:, a:b], cache=cache).data for a, b in pairwise(cuts)]
+        assert np.allclose(np.concatenate(got, axis=1), full, rtol=1e-8, atol=1e-8), cuts
 
 
 def test_a_cache_takes_positions_of_your_own():

@@ -40,6 +40,13 @@ def test_rotary_turns_by_position_times_rate():
     assert np.allclose(x, [np.cos(3), np.sin(3)])
 
 
+def test_rotary_rates_are_the_papers():
+    """θ_i = base^(−2i/K), i = 0 … K/2 − 1."""
+    rotary = scheme("rotary", d_head=8, rope_base=10000.0)
+    assert np.allclose(rotary.rates, [1, 0.1, 0.01, 0.001])
+    assert np.allclose(scheme("rotary", d_head=4, rope_base=100.0).rates, [1, 0.1])
+
+
 def test_rotary_table_and_formula_agree_and_do_not_end():
     rotary = scheme("rotary")
     for at in (np.arange(5), np.array([[0, 15], [3, 3]]), np.array([-2, 40])):

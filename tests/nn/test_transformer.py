@@ -33,6 +33,25 @@ def test_later_tokens_do_not_matter(config, mask, seed, t):
         assert np.allclose(before[:, : t + 1], shorter, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("mask", [*CAUSAL, "documents"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_mask_scheme_or_kind_looks_ahead(mask, scheme, kind):
+    """The same law for each triple, on the path in steps too."""
+    config = SMALL.replace(
+        mask=mask, positions=scheme, attention=kind, window=2, n_sinks=1, init_std=0.6
+    )
+    model = build(config, 0)
+    tokens = tokens_for(config, 0, 5)
+    changed = tokens.copy()
+    changed[:, 3] = (changed[:, 3] + 1) % 7
+    kw = {"segments": np.zeros((2, 5), int)} if mask == "documents" else {}
+    for run in (model, lambda *args, **kw: model.run_with_cache(*args, **kw)[0]):
+        before, after = run(tokens, **kw).data, run(changed, **kw).data
+        assert np.array_equal(before[:, :3], after[:, :3])
+        assert np.abs(before[:, 3] - after[:, 3]).max() > 1e-9
+
+
 @given(configs(mask="prefix", residual=True), seeds)
 def test_a_prefix_sees_itself_whole_and_the_rest_is_causal(config, seed):
     model = build(config.replace(prefix_len=3), seed)
