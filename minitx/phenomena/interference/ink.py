@@ -176,11 +176,11 @@ class Ink(Experiment):
     def draw(self, results: Results) -> Figure:
         """Answers and attention by share of hard distractors; the harm done by the first fifth."""
         fig, (left, middle, right) = plots.figure(
-            ncols=3, size=(14.5, 4.7), width_ratios=[1.1, 1.1, 1.0]
+            ncols=3, size=(13.0, 4.6), width_ratios=[1.1, 1.1, 1.0]
         )
         _curves(left, results, "accuracy")
         plots.label(left, "Answers", x="share of hard distractors, p", y="accuracy (chance 0.06)")
-        plots.legend(left, loc="upper right", bbox_to_anchor=(1.0, 0.93))
+        plots.legend(left, loc="lower left", ncols=2, columnspacing=1.0)
         _curves(middle, results, "attention")
         _closed_form(middle, results)
         plots.label(
@@ -252,7 +252,7 @@ def drop(curve: np.ndarray) -> float:
 LOOKS = {
     "easy training": plots.TREATMENT,
     "hard as easy": plots.CONTROL,
-    "mixed training": plots.Look(plots.OKABE_ITO["yellow"], "v", "--", "///", filled=False),
+    "mixed training": plots.Look(plots.OKABE_ITO["green"], "v", "--", "///", filled=False),
     "two attributes": plots.COMPARISON,
 }
 
@@ -262,7 +262,7 @@ def _curves(ax: Axes, results: Results, measure: str) -> None:
         if results[name]:
             plots.seed_lines(ax, SHARES, results.values(name, measure), name, LOOKS[name])
     ax.axvspan(0.0, SHARES[DROP], color="0.93", zorder=0)
-    ax.set_ylim(-0.02, 1.05)
+    ax.set_ylim(-0.12, 1.05)
     claims = claimed(results, f"{measure}_1")
     for name, limit in claims["threshold"].items():
         plots.threshold_line(ax, limit, claims["direction"][name], span=(0.94, 1.04))
