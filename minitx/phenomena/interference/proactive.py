@@ -93,7 +93,7 @@ class Proactive(Experiment):
         "lag_order": "The smaller of (lag 1 - lag 2) and (lag 2 - lag 3)",
         "yoked": "Accuracy in the same streams for a key written once, by U of the other key",
         "yoked_worst": "The lowest of these",
-        "oracle_at_16": "Accuracy at U = 16 of the same model when a mask hides what is overwritten",
+        "oracle_at_16": "Accuracy of the same model at U = 16 under a mask that hides stale writes",
     }
 
     claims = [
