@@ -74,6 +74,29 @@ class Batch:
         return {name: array for name, array in given.items() if array is not None}
 
 
+def join(batches: Sequence[Batch]) -> Batch:
+    """Batches below each other as one: their sequences are equally long.
+
+    Raises
+    ------
+    ShapeError
+        If tokens do not fit, or the batches differ in mask or positions (which all rows share).
+    """
+    first = batches[0]
+    for other in batches[1:]:
+        if other.tokens.shape[1:] != first.tokens.shape[1:]:
+            raise ShapeError(
+                f"Cannot join batches of tokens {list(first.tokens.shape)} and "
+                f"{list(other.tokens.shape)}; make their sequences equally long."
+            )
+        for name in ("mask", "positions", "segments"):
+            if not np.array_equal(getattr(first, name), getattr(other, name)):
+                raise ShapeError(f"Cannot join batches that differ in their {name}.")
+    tokens = np.concatenate([batch.tokens for batch in batches])
+    targets = np.concatenate([batch.targets for batch in batches])
+    return Batch(tokens, targets, first.mask, first.positions, first.segments)
+
+
 class Task(abc.ABC):
     """Base class of tasks: subclass it with a frozen dataclass and say how to `sample`.
 

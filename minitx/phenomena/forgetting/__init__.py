@@ -1,0 +1,1 @@
+"""Forgetting: what learning one thing does to what was known."""

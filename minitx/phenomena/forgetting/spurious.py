@@ -1,0 +1,247 @@
+"""The loss that is not a loss: after a few steps of another task nothing is answered, yet all is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitx.autograd import no_grad
+from minitx.continual import Freeze, Strategy
+from minitx.errors import choose
+from minitx.lab import Experiment, arm, at_least, at_most, register
+from minitx.nn import Transformer, TransformerConfig
+from minitx.optim import linear_decay
+from minitx.tasks.biographies import Biographies
+from minitx.training import Every, fit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from minitx.lab import Results
+
+PEOPLE, HALF, KNOWN = 96, 48, 72  # read about; re-taught after the damage; asked about in training
+LATER = 120  # people 96..119 are new: nothing was ever read about them
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Learn a world, damage it by a second task, then re-teach half of it."""
+
+    second: str = "refuse"
+    freeze: bool = False  # embeddings and the first block, during the second task
+    n_layers: int = 2
+    n_heads: int = 4
+    d_model: int = 48
+    steps: int = 800
+    batch_size: int = 64
+    lr: float = 2e-3
+    damage_steps: int = 100  # long enough for the second task to be learnt in every arm
+    recovery_steps: int = 40
+    later_lr: float = 3e-3
+
+    def world(self, seed: int) -> Biographies:
+        """Biographies of 96 people, questions about 72 of them."""
+        return Biographies(people=(0, KNOWN), read=(0, PEOPLE), n_people=LATER, seed=seed)
+
+    def model(self, task: Biographies, rng: np.random.Generator) -> Transformer:
+        """Pre-LayerNorm, learned positions, GELU MLP."""
+        return Transformer(
+            TransformerConfig(
+                vocab_size=task.vocab_size,
+                out_size=task.out_size,
+                max_len=task.max_len,
+                d_model=self.d_model,
+                n_heads=self.n_heads,
+                n_layers=self.n_layers,
+            ),
+            rng=rng,
+        )
+
+
+# Who is asked, and what counts as the right answer, in the second task.
+SECOND = {
+    "refuse": lambda world: Biographies(
+        people=(PEOPLE, LATER), answers="refuse", questions=1.0, n_people=LATER, seed=world.seed
+    ),
+    "overwrite": lambda world: Biographies(
+        people=(0, PEOPLE), answers="wrong", questions=1.0, n_people=LATER, seed=world.seed
+    ),
+}
+
+
+def accuracy(model: Transformer, task: Biographies) -> float:
+    """Share of all questions about the task's people that are answered truly, 0 to 1."""
+    batch = task.everything()
+    with no_grad():
+        logits = model(batch.tokens).numpy()[:, 2]
+    return float((logits.argmax(-1) == batch.targets[:, 2]).mean())
+
+
+@register
+class Spurious(Experiment):
+    """Recovery by a few steps on half of the old people, measured on the other half."""
+
+    name = "forgetting.spurious"
+    question = "Is what a model no longer answers lost?"
+    mechanism = (
+        "A model has read about 96 people and answers questions about them. Then it is taught to refuse "
+        "questions about new people. Within a few steps it refuses everyone: by its answers, all is "
+        "forgotten. But a few steps on half of the old people bring back the other half, about whom "
+        "nothing was said: their facts were still there, only the way from question to answer had been "
+        "bent. If instead the old people's facts are overwritten, re-teaching half does not bring back "
+        "the rest."
+    )
+    source = "Zheng et al. (2025), Spurious Forgetting in Continual Learning of Language Models"
+    seconds = 170
+    Settings = Settings
+    quick = {"steps": 500}
+
+    arms = {
+        "refuse": arm(text="second task: refuse questions about new people"),
+        "overwrite": arm(
+            second="overwrite", control=True, text="second task: wrong values for the old people"
+        ),
+        "refuse, frozen": arm(
+            freeze=True, text="as refuse, with embeddings and the first block frozen"
+        ),
+    }
+
+    measured = {
+        "held_out": "accuracy on the 24 people that were read about but never asked about, before",
+        "initial": "accuracy on the unseen half of the 96 people, before the second task",
+        "damage": "the same after 0, 5, 10, ... steps of the second task, float [points]",
+        "at_10": "the same after 10 steps of the second task",
+        "at_50": "the same after 50 steps of the second task",
+        "low": "the same after all 100 steps of the second task, where re-teaching starts",
+        "second": "accuracy on the second task itself, by its own right answers, at that point",
+        "recovery": "the same after 0, 5, 10, ... steps on the other half, float [points]",
+        "recovered": "the same after 40 steps on the other half",
+        "spurious_fraction": "(recovered − low) / (initial − low): the share of the loss that was none",
+    }
+
+    claims = [
+        at_least(
+            "held_out", 0.7, arm="refuse", text="Beforehand facts can be asked for that never were"
+        ),
+        at_most(
+            "at_10", 0.1, arm="refuse", text="Ten steps of refusing, and hardly an answer is left"
+        ),
+        at_least("second", 0.9, arm="refuse", text="The second task is learnt: it refuses"),
+        at_least(
+            "second", 0.5, arm="overwrite", control=True, text="So is the control's: wrong values"
+        ),
+        at_least("spurious_fraction", 0.6, arm="refuse", text="Most of the loss was none"),
+        at_most(
+            "spurious_fraction",
+            0.5,
+            arm="overwrite",
+            control=True,
+            text="Overwritten facts do not come back with the others",
+        ),
+        at_least(
+            "spurious_fraction",
+            0.25,
+            arm="refuse",
+            minus="overwrite",
+            text="Refusing hides, overwriting erases",
+        ),
+        at_least(
+            "at_10",
+            0.2,
+            arm="refuse, frozen",
+            minus="refuse",
+            text="Freezing the bottom layers delays it (10 steps) …",
+        ),
+        at_most("at_50", 0.1, arm="refuse, frozen", text="… but does not prevent it (50 steps)"),
+    ]
+
+    def example(self, rng: np.random.Generator) -> str:
+        """A person in words, and the two second tasks."""
+        world = Settings().world(0)
+        lines = [world.describe(rng)] + [make(world).describe(rng) for make in SECOND.values()]
+        return "\n".join(lines)
+
+    def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
+        """Learn the world; then the second task; then half of the old people again."""
+        init_rng, train_rng, damage_rng, teach_rng = np.random.default_rng(seed).spawn(4)
+        world = settings.world(seed)
+        model = settings.model(world, init_rng)
+        fit(
+            model,
+            world,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            lr=settings.lr,
+            rng=train_rng,
+            optimizer="adam",
+            schedule=linear_decay(0.7, 0.05),
+        )
+        unseen = world.about(HALF, PEOPLE)
+        initial, held_out = accuracy(model, unseen), accuracy(model, world.about(KNOWN, PEOPLE))
+
+        def track(
+            steps: int, task: Biographies, rng: np.random.Generator, *extra: Any
+        ) -> np.ndarray:
+            points = [accuracy(model, unseen)]
+            watch = Every(5, lambda state: points.append(accuracy(model, unseen)))
+            fit(
+                model,
+                task,
+                steps=steps,
+                batch_size=settings.batch_size,
+                lr=settings.later_lr,
+                rng=rng,
+                optimizer="adam",
+                callbacks=[watch, *extra],
+            )
+            return np.array(points)
+
+        second = choose(SECOND, settings.second, "second task")(world)
+        bottom = ("embed", "pos_embed", "blocks.0.")
+        guard = Freeze(lambda name: name.startswith(bottom)) if settings.freeze else Strategy()
+        damage = track(settings.damage_steps, second, damage_rng, guard)
+        learnt = accuracy(model, second)
+        half = Biographies(people=(0, HALF), questions=1.0, n_people=LATER, seed=seed)
+        recovery = track(settings.recovery_steps, half, teach_rng)
+        low, recovered = recovery[0], recovery[-1]
+        lost = initial - low
+        return {
+            "held_out": held_out,
+            "initial": initial,
+            "damage": damage,
+            "at_10": damage[2] if len(damage) > 2 else float("nan"),
+            "at_50": damage[10] if len(damage) > 10 else float("nan"),
+            "low": low,
+            "second": learnt,
+            "recovery": recovery,
+            "recovered": recovered,
+            "spurious_fraction": (recovered - low) / lost if lost > 0 else float("nan"),
+        }
+
+    def draw(self, results: Results) -> Figure:
+        """Accuracy on people never re-taught: damage to the left, recovery to the right."""
+        from minitx.phenomena._common import claimed, roles
+        from minitx.plots import figure, label, legend, look, seed_dots, seed_lines, suptitle
+
+        fig, (damage, recovery, share) = figure(ncols=3, size=(14, 4.6))
+        looks = {"refuse": look("treatment"), "overwrite": look("control")}
+        for name in results.arms:
+            style = looks.get(name, look("comparison"))
+            for ax, measure in ((damage, "damage"), (recovery, "recovery")):
+                curves = results.values(name, measure)
+                if len(curves):
+                    seed_lines(ax, 5 * np.arange(curves.shape[1]), curves, name, style)
+        label(damage, "A second task: answers vanish", x="steps of the second task",
+              y="accuracy on 48 people never re-taught")  # fmt: skip
+        label(recovery, "Re-teach the other 48: they are back", x="steps on the other half")
+        for ax in (damage, recovery):
+            ax.set_ylim(0, 1.03)
+        values = {name: results.values(name, "spurious_fraction") for name in results.arms}
+        kinds = roles(results, comparison=("refuse, frozen",))
+        seed_dots(share, values, roles=kinds, **claimed(results, "spurious_fraction"))
+        label(share, "How much of the loss was none", x="(recovered − low) / (initial − low)")
+        share.set_xlim(0, 1.03)
+        legend(damage, loc="upper right")
+        return suptitle(fig, "What is no longer answered need not be lost")
