@@ -6,7 +6,8 @@ interference and forgetting appear. Start reading at ``minitx/kernels/reference.
 Importing this package is cheap: Numba, Matplotlib and the command-line libraries load only when used.
 """
 
-from minitx import autograd, interp, kernels, lab, nn, optim, plots, tasks, training
+from minitx import autograd, continual, interp, kernels, lab, nn, optim, plots, tasks, training
+from minitx._version import __version__
 from minitx.autograd import (
     GradcheckError,
     Tensor,
@@ -36,7 +37,6 @@ from minitx.nn import (
 from minitx.optim import SGD, Adam, AdamW, clip_grad_norm_
 from minitx.training import Callback, Curve, Every, fit
 
-__version__ = "0.1.0"
 __all__ = [
     "MLP",
     "SGD",
@@ -62,6 +62,7 @@ __all__ = [
     "__version__",
     "autograd",
     "clip_grad_norm_",
+    "continual",
     "cross_entropy",
     "detect_anomaly",
     "enable_grad",

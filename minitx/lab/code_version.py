@@ -18,10 +18,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import minitx
 from minitx.lab.experiment import Experiment
 
-PACKAGE = Path(minitx.__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 Dotted = tuple[str, ...]  # ("minitx", "nn", "layers")
 DISCOVERY = PACKAGE / "phenomena" / "__init__.py"  # finds experiments, computes nothing
 APART = {"lab", "plots", "report", "cli", "grading", "__main__"}

@@ -45,7 +45,7 @@ class Plan:
     arms: tuple[str, ...]
     seeds: tuple[int, ...]
     stored: frozenset[tuple[str, int]]  # (arm, seed) that need not be run
-    jobs: int
+    jobs: int  # 0: as many as a cluster has room for
     damaged: tuple[int, ...]  # unreadable lines of results.jsonl
 
 
@@ -99,7 +99,7 @@ def run(
     seeds : int or sequence of int
         How many seeds, counted from ``seed_start``, or which.
     jobs : int, optional
-        Processes side by side; default: one per core. The numbers do not hang on it.
+        Processes side by side; default: one per core (of the cluster, with ``dask:ADDRESS``). The numbers do not hang on it.
     quick : bool
         Use the experiment's ``quick`` settings; verdicts are marked as such.
     overrides : dict
@@ -123,7 +123,8 @@ def run(
     """
     validate(experiment)
     check_backend(backend)
-    wanted, jobs = check_seeds(seeds, seed_start), check_jobs(jobs)
+    wanted = check_seeds(seeds, seed_start)
+    jobs = 0 if jobs is None and backend.startswith("dask:") else check_jobs(jobs)
     settings = experiment.settings(overrides, quick)
     code, context, reporter = code_version(experiment), dict(context or {}), reporter or Reporter()
     as_dicts = {arm: settings_dict(s, f"arm {arm!r}") for arm, s in settings.items()}
@@ -266,7 +267,7 @@ def settings_dict_of(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from minitx import __version__
+    from minitx._version import __version__
 
     return {
         "minitx": __version__,

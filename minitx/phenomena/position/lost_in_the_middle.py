@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena.position.recipe import Settings, serial_accuracy, serial_shape, train
+from minitx.phenomena.position._recipe import Settings, serial_accuracy, serial_shape, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import numpy as np
 
 from minitx.interp.probes import probe
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena.position.recipe import Settings, train
+from minitx.phenomena.position._recipe import Settings, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

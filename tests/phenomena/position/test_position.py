@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minitx.autograd import Tensor
 from minitx.nn import Transformer
 from minitx.phenomena.position import init_bias, lost_in_the_middle, nope
-from minitx.phenomena.position.recipe import Settings, serial_accuracy, serial_shape
+from minitx.phenomena.position._recipe import Settings, serial_accuracy, serial_shape
 
 TINY = {
     "position.lost_in_the_middle": {
