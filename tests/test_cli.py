@@ -63,7 +63,7 @@ def cli(tmp_path, capsys):
 
     def call(*arguments, out=True):
         arguments = [str(argument) for argument in arguments]
-        if arguments and arguments[0] == "run":
+        if arguments and arguments[0] == "run" and "--help" not in arguments:
             arguments += ["--jobs", "1"] if "--jobs" not in arguments else []
             arguments += ["--out", str(tmp_path / "runs")] if out else []
         code = main(arguments)
@@ -380,6 +380,18 @@ def test_a_fault_of_ours_is_a_sentence_and_a_log(cli, one, monkeypatch):
     log.unlink()
     with pytest.raises(KeyError):
         main(["--debug", "run", one()])
+
+
+def test_help_and_version(cli):
+    for arguments in ([], ["--help"], ["-h"]):
+        code, out, err = cli(*arguments)
+        assert (code, err) == (0, "")
+        for command in ("list", "show", "run", "exercises", "grade"):
+            assert f"\n  {command} " in out
+    code, out, _ = cli("--version")
+    assert code == 0 and re.fullmatch(r"minitx \d+\.\d+\.\d+\n", out)
+    code, out, _ = cli("run", "--help")
+    assert code == 0 and "--seed-start" in out
 
 
 # ------------------------------------------------------------------ exercises

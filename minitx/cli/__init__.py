@@ -51,7 +51,7 @@ def _run(arguments: list[str]) -> int:
     # Typer may carry its own copy of Click, so we ask its exceptions for their base.
     click_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
-        code = app(arguments, prog_name="minitx", standalone_mode=False)
+        code = app(arguments or ["--help"], prog_name="minitx", standalone_mode=False)
         return code if isinstance(code, int) else OK
     except typer.Exit as stop:
         return stop.exit_code

@@ -14,7 +14,6 @@ from minitx.errors import MinitxError
 app = typer.Typer(
     name="minitx",
     help="Why large language models behave oddly, on a laptop: experiments with verdicts.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

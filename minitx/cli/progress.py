@@ -25,7 +25,7 @@ class Estimate:
     def __init__(self, experiment: Experiment, plan: Plan) -> None:
         total = len(plan.arms) * len(plan.seeds)
         self.left = total - len(plan.stored)
-        self.jobs = min(plan.jobs, max(self.left, 1))
+        self.jobs = min(plan.jobs or self.left, max(self.left, 1))
         # Before the first run has ended, go by what the experiment says of 5 seeds on 2 cores.
         self.each = experiment.seconds * 2 / (5 * len(plan.arms))
         self.measured: list[float] = []

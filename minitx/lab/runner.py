@@ -99,7 +99,8 @@ def run(
     seeds : int or sequence of int
         How many seeds, counted from ``seed_start``, or which.
     jobs : int, optional
-        Processes side by side; default: one per core (of the cluster, with ``dask:ADDRESS``). The numbers do not hang on it.
+        Processes side by side, by default one for each core (of the cluster, with
+        ``dask:ADDRESS``). The numbers do not hang on it.
     quick : bool
         Use the experiment's ``quick`` settings; verdicts are marked as such.
     overrides : dict

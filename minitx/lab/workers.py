@@ -138,7 +138,9 @@ def _parallel(tasks: list[Task], jobs: int, options: dict[str, Any]) -> Iterator
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config(**options):
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, max_nbytes=None)
+        pool = Parallel(
+            n_jobs=jobs or -1, return_as="generator_unordered", batch_size=1, max_nbytes=None
+        )
         stream = pool(delayed(perform)(task) for task in tasks)
     try:
         yield from stream
