@@ -28,9 +28,8 @@ def matmul(a, b):
         return ga[..., 0, :] if a.ndim == 1 else ga
 
     def rule_b(g):
-        if (
-            b.ndim == 2 and a.ndim > 2 and a.size
-        ):  # one product over all stacked rows, not one each and a sum
+        if b.ndim == 2 and a.ndim > 2 and a.size and g.size:
+            # One product over all stacked rows, instead of one for each matrix and their sum.
             return a.reshape(-1, a.shape[-1]).T @ g.reshape(-1, g.shape[-1])
         gb = rows.swapaxes(-1, -2) @ matrix(g)
         return gb[..., 0] if b.ndim == 1 else gb
