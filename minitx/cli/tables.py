@@ -118,8 +118,8 @@ def description(out: Console, experiment: Experiment) -> None:
     claims.add_column(no_wrap=True)
     claims.add_column(ratio=1)
     for claim in experiment.claims:
-        against = f" minus {claim.minus}" if claim.minus else ""
-        exact = f"{claim.measure}, {claim.arm}{against} {_symbol(claim, out)} {claim.threshold:g}"
+        arms = f"{claim.arm} minus {claim.minus}" if claim.minus else claim.arm
+        exact = f"{claim.measure} ({arms}) {_symbol(claim, out)} {claim.threshold:g}"
         text = Text(claim.text)
         if exact not in claim.text:
             text.append(f"  [{exact}]", style="dim")

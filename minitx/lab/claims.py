@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minitx.errors import MinitxError
-from minitx.lab.results import Results
+from minitx.lab.results import Results, Run
 from minitx.lab.statistics import bootstrap_interval
 
 SYMBOLS = {"at_least": "≥", "at_most": "≤"}
@@ -198,16 +198,24 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
     return ClaimResult(claim, values, seeds, estimate, low, high, word, note)
 
 
+def as_number(run: Run, measure: str) -> float:
+    """The measure of a run as one number; null is nan.
+
+    Raises
+    ------
+    MinitxError
+        If it is missing, or not one number.
+    """
+    value = run[measure]
+    if np.size(value) != 1 or isinstance(value, str | dict):
+        raise MinitxError(
+            f"A claim needs one number per run, but {measure!r} of {run.arm!r}, seed {run.seed}, is "
+            f"{type(value).__name__} of shape {np.shape(value)}; return its summary as a measure of "
+            "its own."
+        )
+    return float(np.reshape(value, ()))
+
+
 def _by_seed(measure: str, arm: str, results: Results) -> dict[int, float]:
     """The measure of each finished run of an arm: {seed: number}."""
-    numbers = {}
-    for run in results[arm]:
-        value = run[measure]
-        if np.size(value) != 1 or isinstance(value, str | dict):
-            raise MinitxError(
-                f"A claim needs one number per run, but {measure!r} of {arm!r}, seed {run.seed}, "
-                f"is {type(value).__name__} of shape {np.shape(value)}; return its summary as a "
-                "measure of its own."
-            )
-        numbers[run.seed] = float(np.reshape(value, ()))
-    return numbers
+    return {run.seed: as_number(run, measure) for run in results[arm]}

@@ -21,7 +21,7 @@ class Settings:
     spread: float = 1.0
     sleep: float = 0.0
     bad_seed: int = -1
-    how: Literal["raise", "exit", "die", "nan", "unstorable", "missing"] = "raise"
+    how: Literal["raise", "exit", "die", "nan", "unstorable", "missing", "array"] = "raise"
     sizes: tuple[int, ...] = (4, 2)
     name: str | None = None
     flag: bool = False
@@ -43,7 +43,7 @@ class MadeUp(Experiment):
         rng = np.random.default_rng([seed, round(100 * settings.mean)])
         if settings.marks:
             (Path(settings.marks) / f"{settings.mean}-{seed}-{time.time_ns()}").touch()
-        if seed == settings.bad_seed and settings.how not in ("nan", "unstorable", "missing"):
+        if seed == settings.bad_seed and settings.how in ("raise", "exit", "die"):
             self.fail(settings.how)
         time.sleep(settings.sleep)
         weights = rng.normal(size=(64, 64)).astype(np.float32)
@@ -63,6 +63,8 @@ class MadeUp(Experiment):
             result["x"] = object()
         if seed == settings.bad_seed and settings.how == "missing":
             del result["x"]
+        if seed == settings.bad_seed and settings.how == "array":
+            result["x"] = np.zeros(3)
         return result
 
     def fail(self, how):

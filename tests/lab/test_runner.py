@@ -87,7 +87,12 @@ def test_a_run_that_raises_takes_none_with_it(made_up, tmp_path):
         (2, "raise", "RuntimeError: the made-up fault"),
         (1, "exit", "SystemExit: 3"),
         (1, "unstorable", "'x' is object, which cannot be stored"),
-        (1, "missing", "not returned by measure"),
+        (1, "missing", "Unknown measure 'x'. Known: matrix, nothing, third"),
+        (
+            1,
+            "array",
+            "needs one number per run, but 'x' of 'bad', seed 1, is ndarray of shape (3,)",
+        ),
     ):
         out = tmp_path / f"{how}{jobs}"
         outcome = run(made_up["failing"], out=out, jobs=jobs, overrides={"how": how})
