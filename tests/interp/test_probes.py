@@ -67,6 +67,8 @@ def test_logistic_scores_separable_classes_and_refuses_nonsense(rng):
     x = rng.normal(size=(60, 3))
     y = (x[:, 0] > 0).astype(int)
     assert probes.fit_logistic(x, y).score(x, y) >= 0.95
+    constant = np.hstack([x, np.ones((60, 1))])
+    assert np.isfinite(probes.fit_logistic(constant, y).weight).all()
     with pytest.raises(MinitxError, match="two classes"):
         probes.fit_logistic(x, np.ones(60))
     with pytest.raises(MinitxError, match="penalty"):

@@ -198,6 +198,12 @@ def test_retrieval_score_is_its_literal_definition(drawn, seed):
     np.testing.assert_allclose(scores.retrieval_score(p, tok, out, needle), expected)
 
 
+def test_sink_rate_must_exceed_its_threshold():
+    pattern = np.array([[1.0, 0.0], [0.0, 1.0]])  # the first key's mean weight is exactly 0.5
+    assert scores.sink_rate(pattern, threshold=0.5) == 0.0
+    assert scores.sink_rate(pattern, threshold=0.499) == 1.0
+
+
 def test_value_drain(rng):
     values = rng.normal(size=(3, 5, 2, 4))
     values.setflags(write=False)
@@ -208,6 +214,15 @@ def test_value_drain(rng):
     scaled[:, 2] *= 0.01
     np.testing.assert_allclose(scores.value_drain(scaled, position=2), expected / 100)
     assert np.isnan(scores.value_drain(np.zeros((1, 3, 1, 2)))).all()
+
+
+@given(patterns(), st.integers(0, 99))
+def test_absolute_shares_sum_to_one_and_keep_shares(drawn, seed):
+    p, _ = drawn
+    sign = np.random.default_rng(seed).choice([-1.0, 1.0], size=p.shape)
+    np.testing.assert_allclose(scores.absolute_shares(p), p, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(scores.absolute_shares(7 * sign * p), p, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(scores.absolute_shares(sign * p).sum(-1), 1, rtol=1e-12)
 
 
 def test_signed_weights_need_a_declared_proxy():

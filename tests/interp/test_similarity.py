@@ -42,6 +42,12 @@ def test_cka_is_one_with_itself_and_does_not_see_rotation_scale_or_shift(seed, n
     assert linear_cka(moved, y) == pytest.approx(linear_cka(x, y), abs=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-120, 1e120])
+def test_cka_of_tiny_and_huge_numbers(rng, scale):
+    x, y = rng.normal(size=(20, 3)), rng.normal(size=(20, 4))
+    assert linear_cka(x * scale, y) == pytest.approx(linear_cka(x, y))
+
+
 def test_cka_flattens_leading_axes_and_has_no_answer_for_constants(rng):
     x, y = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 4, 2))
     assert linear_cka(x, y) == linear_cka(x.reshape(12, 5), y.reshape(12, 2))
