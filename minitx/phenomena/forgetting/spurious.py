@@ -1,4 +1,4 @@
-"""The loss that is not a loss: after a few steps of another task nothing is answered, yet all is known."""
+"""The loss that is not a loss: a few steps of another task and no answer is left, yet all is known."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ class Settings:
     steps: int = 800
     batch_size: int = 64
     lr: float = 2e-3
-    damage_steps: int = 100  # long enough for the second task to be learnt in every arm
+    damage_steps: int = 200  # long enough for the second task to be learnt in every arm
     recovery_steps: int = 40
-    later_lr: float = 3e-3
 
     def world(self, seed: int) -> Biographies:
         """Biographies of 96 people, questions about 72 of them."""
@@ -114,7 +113,7 @@ class Spurious(Experiment):
         "damage": "the same after 0, 5, 10, ... steps of the second task, float [points]",
         "at_10": "the same after 10 steps of the second task",
         "at_50": "the same after 50 steps of the second task",
-        "low": "the same after all 100 steps of the second task, where re-teaching starts",
+        "low": "the same after all 200 steps of the second task, where re-teaching starts",
         "second": "accuracy on the second task itself, by its own right answers, at that point",
         "recovery": "the same after 0, 5, 10, ... steps on the other half, float [points]",
         "recovered": "the same after 40 steps on the other half",
@@ -191,7 +190,7 @@ class Spurious(Experiment):
                 task,
                 steps=steps,
                 batch_size=settings.batch_size,
-                lr=settings.later_lr,
+                lr=settings.lr,
                 rng=rng,
                 optimizer="adam",
                 callbacks=[watch, *extra],
