@@ -171,8 +171,8 @@ def seed_dots(
         seeds = np.asarray(seeds, dtype=float)
         # Spread equal dots a little across the row, the same way every time.
         offset = row + np.linspace(-0.22, 0.22, len(seeds)) if len(seeds) > 1 else np.full(1, row)
-        _points(ax, seeds, offset, style, horizontal)
-        if np.isfinite(seeds).any():
+        if np.isfinite(seeds).any():  # an unclipped line without points upsets the layout
+            _points(ax, seeds, offset, style, horizontal)
             mean, low, high = interval(seeds)
             _whisker(ax, row, float(mean), float(low), float(high), style, horizontal)
         limit = threshold.get(name) if isinstance(threshold, Mapping) else threshold

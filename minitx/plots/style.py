@@ -90,6 +90,8 @@ def figure(
     panel: tuple[float, float] = (4.4, 3.3),
     size: tuple[float, float] | None = None,
     mosaic: Sequence[Sequence[str]] | str | None = None,
+    rows: Sequence[str] | None = None,
+    heights: Sequence[float] | None = None,
     **subplots: Any,
 ) -> tuple[Figure, Axes | np.ndarray | dict[str, Axes]]:
     """A new figure in house style, and its axes.
@@ -104,6 +106,11 @@ def figure(
         Inches for the whole figure.
     mosaic : str or nested list, optional
         Names of panels as they lie, in place of a grid (see ``Figure.subplot_mosaic``).
+    rows : sequence of str, optional
+        Rows of panels, a letter each, in place of a grid; every row is laid out by itself, so that
+        columns need not line up.
+    heights : sequence of float, optional
+        Relative heights of these rows.
     **subplots
         Passed to ``Figure.subplots`` (``width_ratios``, ``sharey``, ``squeeze``, ...).
 
@@ -111,19 +118,30 @@ def figure(
     -------
     (Figure, axes)
         One Axes for a single panel, else an array [ncols], [nrows] or [nrows, ncols]; with a
-        mosaic, a dict by name.
+        mosaic or rows, a dict by name.
     """
     from matplotlib.figure import Figure
 
     size = size or (ncols * panel[0], nrows * panel[1])
     fig = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
-    if mosaic is not None:
+    if rows is not None:
+        parts = fig.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
+        axes = {}
+        for part, row in zip(parts, rows, strict=True):
+            axes |= part.subplot_mosaic([list(row)], **subplots)
+    elif mosaic is not None:
         axes = fig.subplot_mosaic(mosaic, **subplots)
     else:
         axes = fig.subplots(nrows, ncols, **subplots)
-    for ax in fig.axes:
+    for ax in _flat(axes):
         _dress(ax)
     return fig, axes
+
+
+def _flat(axes: Any) -> list[Axes]:
+    import numpy as np
+
+    return list(axes.values()) if isinstance(axes, dict) else list(np.ravel(axes))
 
 
 def _dress(ax: Axes) -> None:

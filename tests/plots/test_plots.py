@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -69,7 +70,9 @@ def test_one_seed_and_missing_values_do_not_break_a_panel():
     fig, (left, right) = plots.figure(ncols=2)
     plots.seed_dots(left, {"one": [0.5], "missing": [np.nan, np.nan], "some": [0.1, np.nan]})
     plots.seed_lines(right, [0, 1, 2], np.ones((1, 3)), "one")
-    fig.savefig(io.BytesIO())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Matplotlib warns when a layout cannot be had
+        fig.savefig(io.BytesIO())
 
 
 def test_seed_lines_want_seeds_by_points():
@@ -150,3 +153,10 @@ def test_a_figure_shows_the_interval_that_the_verdict_uses(n, rng):
 def test_a_mosaic_gives_named_panels():
     fig, axes = plots.figure(mosaic="AAB;CCC", size=(6, 4))
     assert sorted(axes) == ["A", "B", "C"] and len(fig.axes) == 3
+
+
+def test_rows_of_panels_need_not_line_up():
+    fig, axes = plots.figure(rows=["abc", "AB"], heights=[1, 2], size=(6, 4))
+    assert sorted(axes) == ["A", "B", "a", "b", "c"]
+    fig.savefig(io.BytesIO())
+    assert axes["A"].get_position().width > axes["a"].get_position().width

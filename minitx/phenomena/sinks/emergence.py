@@ -163,12 +163,11 @@ class Emergence(Experiment):
 
     def draw(self, results: Results) -> Figure:
         """Example patterns; below, where idle queries look and how small the value there is."""
-        fig, axes = plots.figure(
-            mosaic=[list("abcdef"), list("AAABBB")], size=(13.0, 7.6), height_ratios=[1, 1.75]
-        )
+        fig, axes = plots.figure(rows=["abcdef", "AB"], heights=[1, 1.7], size=(13.0, 7.8))
         for place, name in zip("abcdef", PATTERNS, strict=True):
             _pattern(axes[place], results, name)
-        axes["a"].set_ylabel("query position", fontsize=plots.FONT["label"])
+        plots.label(axes["a"], y="query position")
+        axes["a"].text(SHOWN, 3, "◂ trigger", ha="right", color=plots.OKABE_ITO["vermilion"])
         _shares(axes["A"], results)
         _drain(axes["B"], results)
         plots.suptitle(fig, _message(results))
@@ -184,30 +183,25 @@ def _message(results: Results) -> str:
     )
 
 
-def _pattern(ax: Axes, results: Results, arm: str) -> None:
-    runs = results[arm]
-    role = plots.look(roles(results)[arm])
-    kind = "control: " if arm in results.controls else ""
-    plots.label(ax, title=kind + NAMES.get(arm, arm), x="key position")
-    ax.title.set_color("black")
-    if not runs:
-        return
-    plots.pattern(ax, runs[0]["example"])
-    ax.set_ylabel("")
-    ax.set_xlabel("key position", fontsize=plots.FONT["label"])
-    rows = runs[0]["example_trigger"]
-    ax.plot(
-        np.full(len(rows), len(runs[0]["example"]) + 0.3),
-        rows,
-        linestyle="none",
-        marker="<",
-        markersize=5,
-        color=plots.OKABE_ITO["vermilion"],
-        clip_on=False,
+def _pattern(ax: Axes, results: Results, name: str) -> None:
+    """One sequence's attention, red marks at its triggers, the frame in the role's colour."""
+    control = name in results.controls
+    runs = results[name]
+    if runs:
+        example, triggers = runs[0]["example"], runs[0]["example_trigger"]
+        plots.pattern(ax, example)
+        right = np.full(len(triggers), len(example) + 0.3)
+        red = plots.OKABE_ITO["vermilion"]
+        if len(triggers):  # an unclipped line without points upsets the layout
+            ax.plot(right, triggers, "<", markersize=5, color=red, clip_on=False)
+    plots.label(
+        ax, NAMES.get(name, name) + ("\n(control)" if control else "\n"), "key position", ""
     )
-    for spine in ("left", "bottom"):
-        ax.spines[spine].set_color(role.color)
-        ax.spines[spine].set_linewidth(2.5)
+    frame = plots.CONTROL if control else plots.TREATMENT
+    for side in ("left", "bottom"):
+        ax.spines[side].set(color=frame.color, linewidth=2.5)
+        ax.spines[side].set_position(("outward", 4))
+    ax.set(xlim=(-0.5, SHOWN - 0.5), ylim=(SHOWN - 0.5, -0.5))
 
 
 def _shares(ax: Axes, results: Results) -> None:
@@ -217,8 +211,7 @@ def _shares(ax: Axes, results: Results) -> None:
         busy = results.values(name, "trigger_share")
         crosses = ax.plot(busy, np.full(len(busy), row + 0.32), "x", color="black", ms=4.5)
     ax.set_xlim(-0.03, 1.03)
-    plots.label(ax, "Idle queries look at the first token; trigger queries never do")
-    ax.set_xlabel("share of attention on the first token", fontsize=plots.FONT["label"])
+    plots.label(ax, "Where queries without work look", "share of attention on the first token")
     crosses[0].set_label("trigger queries (at work)")
     names = {"treatment": "other queries, softmax", "control": "other queries, control"}
     plots.role_legend(ax, names=names, extra=crosses, loc="lower right")
@@ -229,17 +222,11 @@ def _drain(ax: Axes, results: Results) -> None:
     plots.seed_dots(ax, drain, roles=roles(results), names=NAMES, **claimed(results, "drain"))
     ax.set_xscale("log")
     ax.axvline(1.0, color="0.4", lw=1.2, zorder=1)
-    ax.annotate(
-        "as large as the others",
-        (1.0, 1.0),
-        xycoords=ax.get_xaxis_transform(),
-        xytext=(-4, 2),
-        textcoords="offset points",
-        ha="right",
-        fontsize=plots.FONT["tick"],
-        color="0.3",
+    ax.tick_params(labelleft=False)
+    ax.set_xticks(
+        [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0], ["0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"]
     )
-    plots.label(ax, "Where queries park, the first token's value is small")
-    ax.set_xlabel(
-        "norm of the first token's value / mean of the others", fontsize=plots.FONT["label"]
-    )
+    ax.tick_params(axis="x", which="minor", length=0)
+    title = "What they find there: the size of the first value"
+    plots.label(ax, title, "norm of the first token's value / mean norm of the others", wrap=60)
+    ax.text(0.93, -0.1, "as large as the others", ha="right", color="0.3", fontsize=10)
