@@ -71,6 +71,23 @@ def clipped_softmax(scores, mask, config):
     return masked(ops.clip(stretched, 0.0, 1.0), mask)
 
 
+def selective(scores, mask, config):
+    """Softmax after each query has hidden, from all later ones, what it finds no longer needed.
+
+    Head 0's positive scores add up along the queries; the sum over *earlier* queries is subtracted
+    from the scores of all heads (Leviathan et al., 2024). No query hides itself, nor what it may not
+    see, nor the first token (of its document): one that sees nothing before it.
+    """
+    T, S = scores.shape[-2:]
+    earlier = np.tri(T, S, -1, dtype=bool) if mask is None else np.tri(T, S, -1, dtype=bool) & mask
+    starts = ~earlier.any(axis=-1)  # [T] or [B, 1, T]
+    may_hide = earlier.copy()  # a key_bias or sink_logit makes S = T + 1; nothing hides that one
+    may_hide[..., :T] &= ~starts[..., None, :]
+    hides = ops.where(may_hide, ops.relu(scores[:, :1]), 0.0)  # [B, 1, T, S]
+    hidden = ops.cumsum(hides, axis=-2) - hides
+    return ops.softmax(scores - hidden, mask=mask)
+
+
 ATTENTION: dict[str, WeightFunction] = {
     "softmax": softmax,
     "softmax1": softmax1,
@@ -78,12 +95,13 @@ ATTENTION: dict[str, WeightFunction] = {
     "relu": relu,
     "linear": linear,
     "clipped_softmax": clipped_softmax,
+    "selective": selective,
 }
 
 FUSED: dict[WeightFunction, bool] = {softmax: False, softmax1: True}
 """The weight functions that one fused kernel computes, and its ``off_by_one``."""
 
-LOOKS_AT_OTHER_QUERIES: set[str] = set()
+LOOKS_AT_OTHER_QUERIES: set[str] = {"selective"}
 """Weight functions whose rows depend on earlier queries' scores, which a KV cache forgets."""
 
 GATES: dict[str, Callable[[TransformerConfig], int]] = {

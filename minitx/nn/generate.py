@@ -14,10 +14,17 @@ import numpy as np
 from minitx.autograd import Tensor, no_grad
 from minitx.errors import MinitxError, ShapeError
 from minitx.nn.attention import LOOKS_AT_OTHER_QUERIES
-from minitx.nn.masks import CAUSAL_MASKS
+from minitx.nn.masks import CACHEABLE_MASKS
 
 if TYPE_CHECKING:
+    from minitx.nn.config import TransformerConfig
     from minitx.nn.transformer import Transformer
+
+
+def may_cache(config: TransformerConfig) -> bool:
+    """Whether keys and values of earlier tokens are all that later ones need."""
+    fits = config.mask in CACHEABLE_MASKS and config.mask != "prefix"
+    return fits and config.attention not in LOOKS_AT_OTHER_QUERIES
 
 
 class KVCache:
@@ -48,7 +55,7 @@ class KVCache:
 
     def __init__(self, model: Transformer, window: int | None = None, n_sinks: int = 0):
         config = model.config
-        if config.mask not in CAUSAL_MASKS - {"documents"} and config.mask != "prefix":
+        if config.mask not in CACHEABLE_MASKS:
             raise MinitxError(
                 "A KV cache needs a mask under which no token sees a later one, "
                 f"not {config.mask!r}."
@@ -189,7 +196,8 @@ def generate(
     temperature : float
         0 takes the most likely token; else tokens are drawn from softmax(logits / temperature).
     use_cache : bool
-        False computes every step from scratch: slower, the same tokens.
+        False computes every step from scratch: slower, the same tokens. So does a model that allows
+        no cache.
 
     Returns
     -------
@@ -216,13 +224,13 @@ def generate(
     model.eval()
     try:
         with no_grad():
-            return _generate(model, tokens, n, rng, temperature, use_cache)
+            cache = KVCache(model) if use_cache and may_cache(config) else None
+            return _generate(model, tokens, n, rng, temperature, cache)
     finally:
         model.train(mode)
 
 
-def _generate(model, tokens, n, rng, temperature, use_cache):
-    cache = KVCache(model) if use_cache else None
+def _generate(model, tokens, n, rng, temperature, cache):
     for i in range(n):
         fresh = tokens if cache is None or i == 0 else tokens[:, -1:]
         logits = model(fresh, cache=cache).data[:, -1]  # [B, V]

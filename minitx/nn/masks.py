@@ -73,8 +73,8 @@ MASKS: dict[str, MaskFunction] = {
     "documents": documents,
 }
 
-CAUSAL_MASKS = {"causal", "sliding_window", "window_sinks", "documents"}
-"""The masks under which no token sees a later one: these allow a KV cache."""
+CACHEABLE_MASKS = {"causal", "sliding_window", "window_sinks", "prefix"}
+"""Masks that allow a KV cache: no token sees a later one, but for a prefix that is fed at once."""
 
 
 def same_segment(segments: np.ndarray) -> np.ndarray:

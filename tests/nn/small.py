@@ -6,11 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minitx.nn import ATTENTION, GATES, POSITIONS, Transformer, TransformerConfig
+from minitx.nn.attention import LOOKS_AT_OTHER_QUERIES
 
-KINDS = ["softmax", "softmax1", "sigmoid", "relu", "linear", "clipped_softmax"]
+KINDS = ["softmax", "softmax1", "sigmoid", "relu", "linear", "clipped_softmax", "selective"]
+CACHED_KINDS = [kind for kind in KINDS if kind not in LOOKS_AT_OTHER_QUERIES]
 SCHEMES = ["learned", "sinusoidal", "rotary", "alibi", "none", "logit_bias"]
 CAUSAL = ["causal", "sliding_window", "window_sinks"]
-assert set(KINDS) <= set(ATTENTION) and set(SCHEMES) == set(POSITIONS)
+assert set(KINDS) == set(ATTENTION) and set(SCHEMES) == set(POSITIONS)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -18,9 +20,10 @@ seeds = st.integers(0, 2**32 - 1)
 @st.composite
 def configs(draw, **fixed) -> TransformerConfig:
     """A small float64 config with every choice left open that is not fixed."""
+    kinds = fixed.pop("kinds", KINDS)
     choices = {
         "positions": st.sampled_from(SCHEMES),
-        "attention": st.sampled_from(KINDS),
+        "attention": st.sampled_from(kinds),
         "mask": st.sampled_from(CAUSAL),
         "gate": st.sampled_from(sorted(GATES)),
         "norm": st.sampled_from(["layernorm", "rmsnorm", "none"]),

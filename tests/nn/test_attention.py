@@ -111,6 +111,47 @@ def run_attention(q, k, v):
     return ops.attention(q, k, v).data, pattern
 
 
+# --- selective attention
+
+
+@given(seeds, st.integers(1, 3), st.integers(1, 6), st.booleans())
+def test_selective_is_its_definition(seed, H, T, batched):
+    """Leviathan et al. (2024), as loops: who hides what from whom, then softmax."""
+    scores = random_scores(seed, 2, H, T, T)
+    mask = np.tri(T, dtype=bool)
+    if batched:
+        mask = (np.random.default_rng(seed).random((2, 1, T, T)) < 0.7) & mask
+    seen = np.broadcast_to(mask, scores.shape)
+    lowered = scores.copy()
+    for b in range(2):
+        for t in range(T):
+            for j in range(1, T):  # the first token is never hidden
+                if not seen[b, 0, j, :j].any():  # nor the first of a document
+                    continue
+                for i in range(j + 1, t):  # from t, by queries strictly between j and t
+                    if seen[b, 0, i, j]:
+                        lowered[b, :, t, j] -= max(scores[b, 0, i, j], 0.0)
+    assert np.allclose(weights("selective", scores, mask), weights("softmax", lowered, mask))
+
+
+def test_selective_by_hand():
+    """Query 2 wants token 1 gone (score 5): query 3 no longer sees it, query 2 itself does."""
+    scores = np.zeros((1, 1, 4, 4))
+    scores[0, 0, 2] = [9, 5, 7, 8]  # neither the first token, nor itself, nor the future
+    rows = weights("selective", scores, np.tri(4, dtype=bool))[0, 0]
+    total = 3 + np.exp(-5)
+    assert np.allclose(rows[3], [1 / total, np.exp(-5) / total, 1 / total, 1 / total])
+    assert np.allclose(rows[2], weights("softmax", [9.0, 5.0, 7.0, -np.inf]))
+
+
+@given(seeds, st.integers(1, 6))
+def test_selective_without_positive_scores_in_head_0_is_softmax(seed, T):
+    scores = random_scores(seed, 1, 3, T, T)
+    scores[:, 0] = -np.abs(scores[:, 0])
+    mask = np.tri(T, dtype=bool)
+    assert np.allclose(weights("selective", scores, mask), weights("softmax", scores, mask))
+
+
 # --- in a model
 
 

@@ -82,6 +82,27 @@ def test_gradients_flow_through_a_replaced_activation(config, seed, data):
     assert abs(found - expected) <= 2e-4 * max(1.0, abs(expected), abs(values[0]))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary", "mlp": "swiglu"},
+        {"gate": "head", "norm": "rmsnorm"},
+        {"attention": "sigmoid", "norm_position": "post", "residual": False},
+    ],
+)
+def test_every_replacement_is_what_the_rest_of_the_model_sees(changes):
+    model = build(configs_example(init_std=0.5, embed_std=1.0, **changes), 0)
+    tokens = tokens_for(model.config, 0, 5)
+    plain = model(tokens).data
+    for name in model.hook_dict:
+
+        def replace(activation, hook):
+            return np.random.default_rng(1).standard_normal(activation.shape)
+
+        moved = model.run_with_hooks(tokens, [(name, replace)]).data
+        assert np.abs(moved - plain).max() > 1e-3, name
+
+
 def test_shapes_and_names_are_those_people_know(model, tokens):
     _, cache = model.run_with_cache(tokens)
     B, T, H, K, D = 2, 5, 2, 4, 6
