@@ -49,7 +49,9 @@ def test_both_commands_are_one_line_each_and_make_their_own_environment():
 
 
 def test_its_pictures_exist():
-    pictures = re.findall(r"\]\((tutorials/[^)]+\.png)\)", TEXT) + re.findall(r'src="([^"]+)"', TEXT)
+    pictures = re.findall(r"\]\((tutorials/[^)]+\.png)\)", TEXT) + re.findall(
+        r'src="([^"]+)"', TEXT
+    )
     assert pictures
     assert all((README.parent / picture).exists() for picture in pictures)
 
@@ -59,7 +61,9 @@ def test_the_table_of_choices_lists_what_there_is(word):
     from minitx.nn import ATTENTION, MASKS, POSITIONS
     from minitx.nn.layers import ACTIVATIONS
 
-    known = {"positions": POSITIONS, "attention": ATTENTION, "mask": MASKS, "mlp": ACTIVATIONS}[word]
+    known = {"positions": POSITIONS, "attention": ATTENTION, "mask": MASKS, "mlp": ACTIVATIONS}[
+        word
+    ]
     row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{word}`"))
     for name in known:
         assert re.search(rf"\b{name}\b", row), f"{name} is not in the README's row {word}"

@@ -111,7 +111,7 @@ class Plasticity(Experiment):
         "norm": "‖w‖, Euclidean norm of all weights at the end of each task, float [tasks]",
         "first": "mean accuracy over the first sixth of the tasks",
         "last": "mean accuracy over the last sixth of the tasks",
-        "drop": "first − last",
+        "drop": "first − last: accuracy lost over the series",
         "rank_ratio": "effective rank, last sixth / first sixth",
         "norm_ratio": "‖w‖, last sixth / first sixth",
     }

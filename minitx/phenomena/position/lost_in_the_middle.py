@@ -110,11 +110,11 @@ class LostInTheMiddle(Experiment):
         "first": "mean accuracy over the first 3 positions",
         "middle": "mean accuracy over the middle third of positions",
         "last": "mean accuracy over the last 3 positions",
-        "first_minus_middle": "first − middle",
-        "last_minus_middle": "last − middle",
-        "first_minus_last": "first − last",
+        "first_minus_middle": "first − middle, in accuracy",
+        "last_minus_middle": "last − middle, in accuracy",
+        "first_minus_last": "first − last, in accuracy",
         "u": "(first + last)/2 − middle: 0 is flat, positive a U",
-        "abs_u": "|u|",
+        "abs_u": "|u|: how far from flat, either way",
     }
 
     claims = [
