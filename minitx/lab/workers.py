@@ -7,11 +7,12 @@ processes there are, and the cores are not fought for.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -204,13 +205,22 @@ def _is_dead_worker(error: Exception) -> bool:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
+    """Work on one thread, also in a process whose BLAS and kernels already have several."""
+    # Not imported: the lab knows of no kernels, but if they are there they must obey too.
+    kernels = sys.modules.get("minitx.kernels.threads")
+    before = kernels.get_threads() if kernels else 1
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
-        yield
-        return
-    with threadpool_limits(1):
-        yield
+        threadpool_limits = nullcontext
+    try:
+        if kernels:
+            kernels.set_threads(1)
+        with threadpool_limits(1):
+            yield
+    finally:
+        if kernels:
+            kernels.set_threads(before)
 
 
 def _check_version(experiment: Experiment, code: str) -> None:

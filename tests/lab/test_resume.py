@@ -1,5 +1,6 @@
 """kill -9 in the middle, in real processes: the same command goes on, with the same numbers."""
 
+import contextlib
 import json
 import os
 import signal
@@ -26,12 +27,24 @@ if __name__ == "__main__":
 """
 
 
-def start(script, out, marks):
-    arguments = [sys.executable, str(script), str(MADE_UP), str(out), str(marks), "0.2"]
+def start(script, out, marks, sleep="0.2"):
+    arguments = [sys.executable, str(script), str(MADE_UP), str(out), str(marks), sleep]
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         arguments, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
     )
+
+
+def wait_for_the_end_of(group):
+    """Orphans are to end by themselves, not work off what was queued."""
+    deadline = time.monotonic() + 15
+    while True:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < deadline, "orphans go on working"
+        time.sleep(0.05)
 
 
 def measured(out):
@@ -65,7 +78,7 @@ def test_killed_and_started_again(made_up, tmp_path):
     with open(results, "ab") as file:  # as if the kill had come in the middle of a line
         file.write(b'{"arm": "high", "seed": 3, "measurem')
 
-    time.sleep(1.0)  # orphans are to end by themselves, not work off what was queued
+    wait_for_the_end_of(process.pid)
     started = len(list(marks.iterdir()))
     again = start(script, out, marks)
     assert again.wait(timeout=60) == 0
@@ -83,3 +96,21 @@ def test_killed_and_started_again(made_up, tmp_path):
         for folder in (whole, out)
     ]
     assert verdicts[0] == verdicts[1]
+
+
+def test_orphans_do_not_go_on(tmp_path):
+    script, marks = tmp_path / "run.py", tmp_path / "marks"
+    script.write_text(CODE)
+    marks.mkdir()
+    process = start(script, tmp_path / "out", marks, sleep="100")
+    try:
+        deadline = time.monotonic() + 60
+        while not list(marks.iterdir()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        wait_for_the_end_of(process.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

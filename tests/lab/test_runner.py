@@ -81,6 +81,27 @@ def test_numbers_do_not_hang_on_processes(made_up, tmp_path):
     }
 
 
+def test_in_this_process_too_kernels_and_blas_work_on_one_thread(made_up, tmp_path, monkeypatch):
+    """Whoever calls from a notebook may have used several threads before."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    from minitx.kernels import threads
+
+    before, seen = threads.get_threads(), set()
+    monkeypatch.setattr(threads, "_count", 3)
+    experiment = made_up["supported"]
+
+    def measure(settings, seed):
+        blas = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+        seen.add((threads.get_threads(), *blas))
+        return {"x": 1.0}
+
+    monkeypatch.setattr(experiment, "measure", measure, raising=False)
+    assert here(experiment, tmp_path, seeds=1).errors == []
+    assert {number for numbers in seen for number in numbers} == {1}
+    assert threads.get_threads() == 3
+    monkeypatch.setattr(threads, "_count", before)
+
+
 def test_a_run_that_raises_takes_none_with_it(made_up, tmp_path):
     for jobs, how, words in (
         (1, "raise", "RuntimeError: the made-up fault"),
