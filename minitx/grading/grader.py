@@ -22,8 +22,8 @@ from minitx.grading.diagnose import Observation
 from minitx.grading.exercise import Exercise, Function, Part
 from minitx.grading.sandbox import Child, ChildFault, Limits
 
-SEARCH_SECONDS = 10.0  # for a part's inputs
-SHRINK_SECONDS = 3.0  # for making a counterexample smaller
+SEARCH_SECONDS = 30.0  # for a part's inputs
+SHRINK_SECONDS = 4.0  # for making a counterexample smaller
 PROBES = 12  # more calls, to tell one mistake from another
 KEPT = 40  # calls of a search that are kept for the same purpose
 MAX_BYTES = 200_000  # of a student's file

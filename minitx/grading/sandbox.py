@@ -31,6 +31,8 @@ class Limits:
         Seconds for Python and NumPy to start.
     call : float
         Wall seconds for loading the file, and for each call.
+    call_cpu : int
+        CPU seconds for the same: what ends an endless loop, where the system can count them.
     cpu : int
         CPU seconds for the life of the process.
     memory : int
@@ -38,7 +40,8 @@ class Limits:
     """
 
     start: float = 60.0
-    call: float = 2.0
+    call: float = 15.0
+    call_cpu: int = 2
     cpu: int = 60
     memory: int = 2 * 1024**3
 
@@ -108,11 +111,8 @@ class Child:
     def _start(self) -> None:
         here = Path(__file__).parent
         command = [sys.executable, "-I", "-S", str(here / "child.py"), str(here / "wire.py")]
-        command += [
-            str(Path(np.__file__).parents[1]),
-            str(self.limits.memory),
-            str(self.limits.cpu),
-        ]
+        command.append(str(Path(np.__file__).parents[1]))
+        command += [str(n) for n in (self.limits.memory, self.limits.cpu, self.limits.call_cpu)]
         keep = ("SYSTEMROOT", "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
         environment = {name: os.environ[name] for name in keep if name in os.environ}
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -157,12 +157,7 @@ class Child:
             reply = self._replies.get(timeout=seconds)
         except queue.Empty:
             self.close()
-            what = "loading the file" if action == "load" else "one call"
-            raise ChildFault(
-                "timeout",
-                f"{what} took longer than {seconds:g} seconds and was stopped: "
-                "is there a loop that never ends?",
-            ) from None
+            raise _took_too_long(action, seconds) from None
         if isinstance(reply, Exception):
             self.close()
             raise ChildFault(
@@ -182,6 +177,8 @@ class Child:
                 process.wait(timeout=1.0)
             code = process.returncode
             self.close()
+            if code is not None and -code == getattr(signal, "SIGXCPU", None):
+                raise _took_too_long(action, self.limits.call_cpu)
             raise ChildFault("died", _how_it_ended(code))
         if reply.get("id") != ticket:
             self.close()
@@ -192,11 +189,16 @@ class Child:
         return reply
 
 
+def _took_too_long(action: str, seconds: float) -> ChildFault:
+    what = "loading the file" if action == "load" else "one call"
+    return ChildFault(
+        "timeout",
+        f"{what} took longer than {seconds:g} s and was stopped: is there a loop that never ends?",
+    )
+
+
 def _how_it_ended(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            name = signal.Signals(-code).name
-            if name == "SIGXCPU":
-                return "the code used more CPU time than a whole exercise may take and was stopped."
-            return f"the code crashed the Python process ({name})."
+            return f"the code crashed the Python process ({signal.Signals(-code).name})."
     return f"the code ended the Python process (exit code {code}): remove os._exit and the like."

@@ -34,6 +34,12 @@ def test_endless_loop_in_a_function(tmp_path):
     assert "earlier parts ran out of time" in words
 
 
+def test_endless_loop_is_ended_by_its_cpu_time(tmp_path):
+    pytest.importorskip("resource")
+    points, words, _ = attack(tmp_path, BODY.format("while True: pass"), Limits(call_cpu=1))
+    assert points == 0 and "took longer than 1 s" in words
+
+
 def test_endless_loop_that_catches_everything(tmp_path):
     source = """
     import time
