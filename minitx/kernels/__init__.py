@@ -12,18 +12,20 @@ import importlib.util
 import os
 
 from minitx.errors import MinitxError, choose
+from minitx.kernels.threads import get_threads, set_threads
 
 KERNELS = (
     *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"),
     *("cross_entropy", "cross_entropy_backward", "layer_norm", "layer_norm_backward"),
     *("rms_norm", "rms_norm_backward", "gelu", "gelu_backward", "silu", "silu_backward"),
     *("linear", "linear_backward", "attention", "attention_backward", "rotary"),
+    *("mlp_block", "mlp_block_backward", "attention_block", "attention_block_backward"),
     *("embedding_backward", "adamw"),
 )
 _MODULES = {"numpy": "minitx.kernels.reference", "numba": "minitx.kernels.compiled"}
 _active: str | None = None
 
-__all__ = [*KERNELS, "active", "use", "warm_up"]
+__all__ = [*KERNELS, "active", "get_threads", "set_threads", "use", "warm_up"]
 
 
 def active() -> str:
@@ -68,7 +70,7 @@ def warm_up(progress=None) -> None:
         has to be compiled.
     """
     if active() == "numba":
-        importlib.import_module(_MODULES["numba"]).warm_up(progress)
+        importlib.import_module("minitx.kernels.compile_ahead").warm_up(progress)
 
 
 def __getattr__(name: str):

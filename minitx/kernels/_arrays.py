@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -38,3 +40,19 @@ def vector(x, dtype):
 def integers(x):
     """Token ids or classes as int64 in C order."""
     return plain(np.asarray(x, dtype=np.int64))
+
+
+_scratch: dict = {}
+
+
+def scratch(parts, size, dtype):
+    """[parts, size] of memory to work in, one row for each share; kept from call to call.
+
+    Fresh large arrays would cost page faults on every call. Each thread of the user's has its own.
+    """
+    key = threading.get_ident(), dtype
+    have = _scratch.get(key)
+    if have is None or have.shape[0] < parts or have.shape[1] < size:
+        old = (0, 0) if have is None else have.shape
+        have = _scratch[key] = np.empty((max(parts, old[0]), max(size + size // 8, old[1])), dtype)
+    return have

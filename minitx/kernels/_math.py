@@ -3,8 +3,9 @@
 The C library's ``expf`` is a call, and a loop with a call in it runs one number at a time. A
 polynomial is arithmetic, and runs eight or sixteen at a time.
 
-Numba's disk cache looks at the file of the kernel that is called, not at those it takes parts from:
-the files that use this one name its digest, so that a change here changes them too (a test compares).
+Numba's disk cache looks at the file of the kernel that is called, not at those it takes parts
+from: kernels' files name the digest of the others, so that a change changes them too (a test
+compares).
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from numba.extending import overload
 # What the optimiser may assume. NaN and infinity are never assumed away: they must propagate.
 EXACT = {"contract"}  # a * b + c in one instruction
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # and sums in any order, so that they vectorise
+# Division by zero gives infinity, as in NumPy: a check would keep loops from vectorising.
+_common = {"fastmath": LOOSE, "error_model": "numpy", "nogil": True}
+kernel = njit(cache=True, **_common)  # called from Python: kept on disk
+part = njit(**_common)  # called from kernels, and kept with them
+exact_part = njit(**_common | {"fastmath": EXACT})
+
 # Only for the search for a maximum: a NaN it misses still turns the row into NaN in the exp.
 _MAXIMUM = {"reassoc", "nsz", "nnan"}
 
@@ -60,7 +67,7 @@ def _exp(x):
     return exp_float32
 
 
-@njit(fastmath=_MAXIMUM, nogil=True)
+@njit(fastmath=_MAXIMUM, error_model="numpy", nogil=True)
 def maximum(x):
     """Largest entry of a vector, -inf if it is empty. NaN may be missed."""
     peak = x.dtype.type(-np.inf)

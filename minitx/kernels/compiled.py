@@ -10,27 +10,19 @@ release the GIL; and they start no threads of their own, because threads of Numb
 BLAS fight for the same cores and turn a step of one millisecond into seventy.
 """
 
-# digest of _math.py: f6e487a1b56b
+# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
 from __future__ import annotations
 
-import functools
-import sys
-
 import numpy as np
-from numba import njit
 
-from minitx.kernels import compiled_attention, reference
+from minitx.kernels import reference
 from minitx.kernels._arrays import integers, plain, rows, takes, vector
-from minitx.kernels._math import LOOSE, exp, maximum
-from minitx.kernels.compiled_attention import (
-    attention,
-    attention_backward,
-    rotary,
-    softmax,
-    softmax_backward,
-)
+from minitx.kernels._math import exp, kernel, maximum
 
-__all__ = ["attention", "attention_backward", "rotary", "softmax", "softmax_backward", "warm_up"]
+__all__ = [
+    *("attention", "attention_backward", "rotary", "softmax", "softmax_backward"),
+    *("attention_block", "attention_block_backward", "mlp_block", "mlp_block_backward"),
+]
 
 # ---------------------------------------------------------------- log-softmax, cross-entropy
 
@@ -51,7 +43,7 @@ def log_softmax_backward(g, y):
     return gx
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _log_softmax(x, y):
     for i in range(x.shape[0]):
         lse = _logsumexp(x[i])
@@ -59,7 +51,7 @@ def _log_softmax(x, y):
             y[i, j] = x[i, j] - lse
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _logsumexp(x):
     peak = maximum(x)
     if np.isinf(peak):
@@ -70,7 +62,7 @@ def _logsumexp(x):
     return np.log(total) + peak
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _log_softmax_backward(g, y, gx):
     for i in range(y.shape[0]):
         total = g.dtype.type(0)
@@ -102,7 +94,7 @@ def cross_entropy_backward(g, logits, lse, targets, ignore_index, count):
     return g_logits
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _cross_entropy(logits, targets, ignore_index, lse):
     total, count = 0.0, 0
     classes = logits.shape[1]
@@ -120,7 +112,7 @@ def _cross_entropy(logits, targets, ignore_index, lse):
     return total, count
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _cross_entropy_backward(scale, logits, lse, targets, ignore_index, g_logits):
     for i in range(logits.shape[0]):
         if targets[i] == ignore_index:
@@ -155,7 +147,7 @@ def layer_norm_backward(g, x, weight, mean, rstd):
     return (gx, None, None) if weight is None else (gx, gw, gb)
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _layer_norm(x, w, b, eps, y, mean, rstd):
     D = x.shape[1]
     per = x.dtype.type(1 / D)
@@ -185,7 +177,7 @@ def _layer_norm(x, w, b, eps, y, mean, rstd):
                     y[i, d] += b[d]
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _layer_norm_backward(g, x, w, mean, rstd, gx, gw, gb):
     D = x.shape[1]
     per = x.dtype.type(1 / D)
@@ -234,7 +226,7 @@ def rms_norm_backward(g, x, weight, rrms):
     return gx, (None if weight is None else gw)
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _rms_norm(x, w, eps, y, rrms):
     per = x.dtype.type(1 / x.shape[1])
     one = x.dtype.type(1)
@@ -252,7 +244,7 @@ def _rms_norm(x, w, eps, y, rrms):
                 y[i, d] = x[i, d] * scale
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _rms_norm_backward(g, x, w, rrms, gx, gw):
     per = x.dtype.type(1 / x.shape[1])
     for i in range(x.shape[0]):
@@ -298,7 +290,7 @@ _TWICE_SLOPE = 2 * float(reference.GELU_SLOPE)
 _CUBIC = reference.GELU_CUBIC
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _gelu(x, y):
     number = x.dtype.type
     one, a, b = number(1), number(-_TWICE_SLOPE), number(-_TWICE_SLOPE * _CUBIC)
@@ -307,7 +299,7 @@ def _gelu(x, y):
         y[i] = z / (one + exp(z * (a + b * z * z)))
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _gelu_backward(g, x, gx):
     number = x.dtype.type
     one, a, b = number(1), number(-_TWICE_SLOPE), number(-_TWICE_SLOPE * _CUBIC)
@@ -334,14 +326,14 @@ def silu_backward(g, x):
     return gx
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _silu(x, y):
     one = x.dtype.type(1)
     for i in range(x.size):
         y[i] = x[i] / (one + exp(-x[i]))
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _silu_backward(g, x, gx):
     one = x.dtype.type(1)
     for i in range(x.size):
@@ -378,7 +370,7 @@ def linear_backward(g, x, weight, has_bias=True):
     return gx, gw, gb
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _sum_rows(x, total):
     for i in range(x.shape[0]):
         for d in range(x.shape[1]):
@@ -394,7 +386,7 @@ def embedding_backward(g, tokens, vocab):
     return gw
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _add_rows(g, tokens, gw):
     for i in range(g.shape[0]):
         token = tokens[i]
@@ -418,75 +410,9 @@ def adamw(p, g, m, v, lr, beta1, beta2, eps, weight_decay, step):
     _adamw(*flat, *(p.dtype.type(number) for number in numbers))
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _adamw(p, g, m, v, keep, take1, take2, rate, unbias, eps):
     for i in range(p.size):
         m[i] += take1 * (g[i] - m[i])
         v[i] += take2 * (g[i] * g[i] - v[i])
         p[i] = p[i] * keep - rate * m[i] / (np.sqrt(v[i] * unbias) + eps)
-
-
-# ---------------------------------------------------------------- compiling ahead
-
-
-def warm_up(progress=None, dtype=np.float32):
-    """Call every kernel once on tiny arrays. Tells on standard error only if something compiles."""
-    calls = _tiny_calls(np.dtype(dtype))
-    before = _cache_misses()
-    told = False
-    for done, (name, call) in enumerate(calls):
-        if progress is not None:
-            progress(done, len(calls), name)
-        call()
-        if progress is None and _cache_misses() > before:
-            told = True
-            bar = "#" * (done + 1) + "." * (len(calls) - done - 1)
-            text = f"\rCompiling kernels, once (later starts load them from disk) [{bar}] {name:24}"
-            print(text, end="", file=sys.stderr, flush=True)
-    if told:
-        print(file=sys.stderr)
-
-
-def _dispatchers():
-    """The compiled loops of this and the attention module."""
-    for module in (sys.modules[__name__], compiled_attention):
-        for value in list(vars(module).values()):
-            if hasattr(value, "stats") and hasattr(value, "signatures"):
-                yield value
-
-
-def _cache_misses():
-    return sum(sum(d.stats.cache_misses.values()) for d in _dispatchers())
-
-
-def _tiny_calls(dtype):
-    """(name, call) for each kernel, in the form in which training uses it."""
-    x = np.ones((2, 4), dtype)
-    row, ids, stat = np.ones(4, dtype), np.zeros(2, np.int64), np.ones(2, dtype)
-    q, angle = np.ones((1, 2, 1, 4), dtype), np.ones((2, 2), dtype)
-    pattern, allowed = np.ones((1, 1, 2, 2), dtype), np.ones((2, 2), np.bool_)
-    cases = [
-        (softmax, x),
-        (softmax, x, np.ones((2, 4), np.bool_)),
-        (softmax_backward, x, x),
-        (log_softmax, x),
-        (log_softmax_backward, x, x),
-        (cross_entropy, x, ids, -100),
-        (cross_entropy_backward, 1.0, x, stat, ids, -100, 2),
-        (layer_norm, x, row, row),
-        (layer_norm_backward, x, x, row, stat, stat),
-        (rms_norm, x, row),
-        (rms_norm_backward, x, x, row, stat),
-        (gelu, x),
-        (gelu_backward, x, x),
-        (silu, x),
-        (silu_backward, x, x),
-        (linear, x, x, row[:2]),
-        (linear_backward, x[:, :2], x, x, True),
-        (attention, q, q, q, allowed),
-        (attention_backward, q, q, q, q, pattern),
-        (rotary, q, angle, angle),
-        (embedding_backward, x, ids, 3),
-        (adamw, *np.ones((4, 4), dtype), 0.1, 0.9, 0.99, 1e-8, 0.0, 1),
-    ]
-    return [(f.__name__, functools.partial(f, *arguments)) for f, *arguments in cases]

@@ -1,14 +1,13 @@
 """Compiled softmax, attention and rotary positions. See ``compiled.py`` for how they are built."""
 
-# digest of _math.py: f6e487a1b56b
+# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from minitx.kernels import reference
 from minitx.kernels._arrays import NO_MASK, plain, rows, takes
-from minitx.kernels._math import LOOSE, exp, maximum
+from minitx.kernels._math import exp, kernel, maximum
 
 # ---------------------------------------------------------------- softmax
 
@@ -47,7 +46,7 @@ def _mask_rows(mask, shape):
     return plain(mask).reshape(-1, shape[-1])
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _softmax(x, y, off_by_one):
     one = x.dtype.type(1)
     zero = x.dtype.type(0)
@@ -69,7 +68,7 @@ def _softmax(x, y, off_by_one):
             y[i, s] *= share
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _softmax_masked(x, mask, y, off_by_one):
     one = x.dtype.type(1)
     zero = x.dtype.type(0)
@@ -95,7 +94,7 @@ def _softmax_masked(x, mask, y, off_by_one):
             y[i, s] *= share
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _softmax_backward(g, y, gx):
     for i in range(y.shape[0]):
         along = y.dtype.type(0)
@@ -151,7 +150,7 @@ def attention_backward(g, q, k, v, pattern, scale=1.0, causal=False, want_bias=F
     return gq, gk, gv, g_scores
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _attend(scores, mask, scale, off_by_one, causal):
     """Scores [N, T, S] become weights, in place. Causal rows never look past their own key."""
     one = scores.dtype.type(1)
@@ -186,7 +185,7 @@ def _attend(scores, mask, scale, off_by_one, causal):
             row[seen:] = zero
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _attend_backward(g, pattern, scale, causal):
     """The pattern's gradient [N, T, S] becomes the scores', in place."""
     zero = g.dtype.type(0)
@@ -214,7 +213,7 @@ def rotary(x, cos, sin, inverse=False):
     return y
 
 
-@njit(fastmath=LOOSE, cache=True, nogil=True)
+@kernel
 def _rotary(x, cos, sin, inverse, y):
     B, T, H, K = x.shape
     half = K // 2

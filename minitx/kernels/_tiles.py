@@ -1,0 +1,203 @@
+"""What the fused kernels do to a tile: some rows of the residual stream, while in the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.kernels._gemm import address, multiply, pack, pack_transposed
+from minitx.kernels._math import exp, part
+
+NORMS = {"none": 0, "layernorm": 1, "rmsnorm": 2}
+ACTIVATIONS = {"gelu": 0, "relu": 1, "silu": 2}
+GELU_A = -2 * 0.7978845608028654  # gelu(x) = x / (1 + exp(x (A + B x²))), see compiled.py
+GELU_B = GELU_A * 0.044715
+
+
+@part
+def normalise(x, first, rows, w, b, eps, kind, mean, rstd, h):
+    """Norm of rows ``first ...`` of x into h; their mean and 1 / spread are kept."""
+    D = x.shape[1]
+    zero, one, per = x.dtype.type(0), x.dtype.type(1), x.dtype.type(1 / D)
+    for i in range(rows):
+        row, mu, scale = x[first + i], zero, one
+        if kind == 1:
+            total = zero
+            for d in range(D):
+                total += row[d]
+            mu = total * per
+        if kind:
+            total = zero
+            for d in range(D):
+                total += (row[d] - mu) * (row[d] - mu)
+            scale = one / np.sqrt(total * per + x.dtype.type(eps))
+        mean[first + i], rstd[first + i] = mu, scale
+    normalise_again(x, first, rows, w, b, kind, mean, rstd, h)
+
+
+@part
+def normalise_again(x, first, rows, w, b, kind, mean, rstd, h):
+    """The same from the kept mean and spread: cheaper than keeping the result."""
+    D = x.shape[1]
+    for i in range(rows):
+        row, mu, scale = x[first + i], mean[first + i], rstd[first + i]
+        if w.size and b.size:
+            for d in range(D):
+                h[i, d] = (row[d] - mu) * scale * w[d] + b[d]
+        elif w.size:
+            for d in range(D):
+                h[i, d] = (row[d] - mu) * scale * w[d]
+        else:
+            for d in range(D):
+                h[i, d] = (row[d] - mu) * scale
+
+
+@part
+def norm_backward(x, first, rows, w, b, kind, mean, rstd, gh, g, residual, gx, gw, gb):
+    """From the norm's output back to its input; a residual's own gradient is added."""
+    D = x.shape[1]
+    zero, per = x.dtype.type(0), x.dtype.type(1 / D)
+    for i in range(rows):
+        row, mu, scale, out, up = (
+            x[first + i],
+            mean[first + i],
+            rstd[first + i],
+            gx[first + i],
+            gh[i],
+        )
+        past = g[first + i]
+        sum_h, sum_hn = zero, zero
+        if w.size:
+            for d in range(D):
+                n = (row[d] - mu) * scale
+                gw[d] += up[d] * n
+                up[d] *= w[d]
+                sum_h += up[d]
+                sum_hn += up[d] * n
+        elif kind:
+            for d in range(D):
+                sum_h += up[d]
+                sum_hn += up[d] * (row[d] - mu) * scale
+        sum_h = sum_h * per if kind == 1 else zero
+        sum_hn = sum_hn * per if kind else zero
+        if residual:
+            for d in range(D):
+                n = (row[d] - mu) * scale
+                out[d] = past[d] + scale * (up[d] - sum_h - n * sum_hn)
+        else:
+            for d in range(D):
+                n = (row[d] - mu) * scale
+                out[d] = scale * (up[d] - sum_h - n * sum_hn)
+
+
+@part
+def add_rows(x, rows, left, total):
+    """total += sum of the first rows of x, from column ``left`` on."""
+    for i in range(rows):
+        for d in range(total.size):
+            total[d] += x[i, left + d]
+
+
+@part
+def add_bias(x, first, rows, left, bias):
+    """x[first: first + rows, left: left + len(bias)] += bias"""
+    for i in range(first, first + rows):
+        for d in range(bias.size):
+            x[i, left + d] += bias[d]
+
+
+@part
+def activate(x, first, rows, kind, out):
+    """The activation of rows ``first ...`` of x into out."""
+    number = x.dtype.type
+    zero, one, a, b = number(0), number(1), number(GELU_A), number(GELU_B)
+    for i in range(rows):
+        row, new = x[first + i], out[i]
+        if kind == 0:
+            for d in range(row.size):
+                z = row[d]
+                new[d] = z / (one + exp(z * (a + b * z * z)))
+        elif kind == 1:
+            for d in range(row.size):
+                new[d] = zero if row[d] < zero else row[d]
+        else:
+            for d in range(row.size):
+                new[d] = row[d] / (one + exp(-row[d]))
+
+
+@part
+def activate_backward(x, first, rows, kind, g, out):
+    """The activation again into out, and g times its slope into g, in one pass."""
+    number = x.dtype.type
+    zero, one, a, b = number(0), number(1), number(GELU_A), number(GELU_B)
+    c = number(3 * GELU_B)
+    for i in range(rows):
+        row, new, slope = x[first + i], out[i], g[i]
+        if kind == 0:
+            for d in range(row.size):
+                z = row[d]
+                s = one / (one + exp(z * (a + b * z * z)))
+                new[d] = z * s
+                slope[d] *= s * (one - z * (one - s) * (a + c * z * z))
+        elif kind == 1:
+            for d in range(row.size):
+                new[d] = zero if row[d] < zero else row[d]
+                slope[d] = slope[d] if row[d] > zero else zero
+        else:
+            for d in range(row.size):
+                s = one / (one + exp(-row[d]))
+                new[d] = row[d] * s
+                slope[d] *= s * (one + row[d] * (one - s))
+
+
+@part
+def turn(x, first, rows, left, heads, width, angle_row, cos, sin, back):
+    """Rotary positions, in place: ``heads`` heads side by side from column ``left`` on."""
+    half = width // 2
+    sign = x.dtype.type(-1 if back else 1)
+    for i in range(rows):
+        row = x[first + i]
+        c, s = cos[(angle_row + i) % cos.shape[0]], sin[(angle_row + i) % cos.shape[0]]
+        for head in range(heads):
+            at = left + head * width
+            for j in range(half):
+                a, b, by = row[at + j], row[at + half + j], sign * s[j]
+                row[at + j] = a * c[j] - b * by
+                row[at + half + j] = b * c[j] + a * by
+
+
+# Products with a packed weight, on rows of 2-D arrays.
+
+
+@part
+def packed_weight(weight, transposed, space):
+    """Pack a weight [O, I]: transposed for the forward product, as it is for backward."""
+    number = space[0]
+    O, I = weight.shape
+    if transposed:
+        pack_transposed(number, I, O, address(weight, 0), I, address(space, 0))
+    else:
+        pack(number, O, I, address(weight, 0), I, address(space, 0))
+
+
+@part
+def product(a, a_row, a_column, rows, depth, packed, columns, edge, c, c_row, c_column, add):
+    """c[c_row:, c_column:] (+)= a[a_row:, a_column:] @ the packed weight."""
+    a_step, c_step = a.shape[1], c.shape[1]
+    multiply(
+        packed[0], rows, columns, depth, address(a, a_row * a_step + a_column), a_step, 1,
+        address(packed, 0), depth, address(edge, 0), address(c, c_row * c_step + c_column),
+        c_step, add,
+    )  # fmt: skip
+
+
+@part
+def weight_gradient(g, g_column, a, a_row, a_column, rows, space, edge, out):
+    """out[O, I] += g[:rows, g_column: + O].T @ a[a_row: + rows, a_column: + I]"""
+    O, I = out.shape
+    g_step, a_step = g.shape[1], a.shape[1]
+    number = space[0]
+    pack(number, rows, I, address(a, a_row * a_step + a_column), a_step, address(space, 0))
+    multiply(
+        number, O, I, rows, address(g, g_column), 1, g_step, address(space, 0), rows,
+        address(edge, 0), address(out, 0), I, True,
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""The second half of a transformer block in one kernel: norm, up, activation, down, residual.
+
+A tile of some hundred rows goes through all of it while it is in the cache, forwards and backwards.
+Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
+"""
+
+# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.kernels import reference_blocks as reference
+from minitx.kernels import threads
+from minitx.kernels._arrays import plain, rows, scratch, takes, vector
+from minitx.kernels._math import kernel
+from minitx.kernels._tiles import (
+    ACTIVATIONS,
+    NORMS,
+    activate,
+    activate_backward,
+    add_bias,
+    add_rows,
+    norm_backward,
+    normalise,
+    normalise_again,
+    packed_weight,
+    product,
+    weight_gradient,
+)
+
+TILE = (
+    96  # rows; a multiple of the micro-kernel's 6 and 12, and a tile of 4 * 128 columns fits the L2
+)
+
+
+def mlp_block(
+    x, norm_weight, norm_bias, up, up_bias, down, down_bias,
+    norm="layernorm", activation="gelu", residual=True, eps=1e-5,
+):  # fmt: skip
+    weights = (norm_weight, norm_bias, up, up_bias, down, down_bias)
+    if not takes(x, *weights) or x.ndim < 2 or (norm_bias is not None and norm_weight is None):
+        return reference.mlp_block(x, *weights, norm, activation, residual, eps)
+    x_rows = rows(x)
+    N, (M, D) = len(x_rows), up.shape
+    y, pre = np.empty(x.shape, x.dtype), np.empty((N, M), x.dtype)
+    mean, rstd = np.empty(N, x.dtype), np.empty(N, x.dtype)
+    parts = threads.parts(N, TILE, 4 * N * M * D)
+    need = 2 * (M + 64) * (D + 64) + TILE * (D + M + 128)
+    threads.share(
+        _forward, (N + TILE - 1) // TILE, parts, x_rows, *_plain(weights, x.dtype), NORMS[norm],
+        ACTIVATIONS[activation], residual, float(eps), mean, rstd, pre, y.reshape(N, D),
+        scratch(parts, need, x.dtype),
+    )  # fmt: skip
+    return y, (mean, rstd, pre)
+
+
+def mlp_block_backward(
+    g, x, norm_weight, norm_bias, up, up_bias, down, down_bias, saved,
+    norm="layernorm", activation="gelu", residual=True,
+):  # fmt: skip
+    weights = (norm_weight, norm_bias, up, up_bias, down, down_bias)
+    if not takes(x, g, *weights, *saved) or x.ndim < 2:
+        return reference.mlp_block_backward(g, x, *weights, saved, norm, activation, residual)
+    x_rows = rows(x)
+    N, (M, D) = len(x_rows), up.shape
+    gx = np.empty(x.shape, x.dtype)
+    parts = threads.parts(N, TILE, 8 * N * M * D)
+    plain_weights = _plain(weights, x.dtype)
+    sums = np.zeros((parts, sum(w.size for w in plain_weights)), x.dtype)
+    need = 2 * (M + 64) * (D + 64) + TILE * (3 * D + 3 * M + 256)
+    threads.share(
+        _backward, (N + TILE - 1) // TILE, parts, rows(g), x_rows, *plain_weights, NORMS[norm],
+        ACTIVATIONS[activation], residual, *saved, gx.reshape(N, D), sums,
+        scratch(parts, need, x.dtype),
+    )  # fmt: skip
+    return gx, *split_sums(sums, weights)
+
+
+def split_sums(sums, weights):
+    """The shares' sums of gradients, added up, as arrays of the weights' shapes (None for None)."""
+    total = sums[0]
+    for more in sums[1:]:
+        total += more
+    gradients, start = [], 0
+    for w in weights:
+        if w is None:
+            gradients.append(None)
+            continue
+        gradients.append(total[start : start + w.size].reshape(w.shape))
+        start += w.size
+    return gradients
+
+
+def _plain(weights, dtype):
+    norm_weight, norm_bias, up, up_bias, down, down_bias = weights
+    vectors = [vector(w, dtype) for w in (norm_weight, norm_bias, up_bias, down_bias)]
+    return vectors[0], vectors[1], plain(up), vectors[2], plain(down), vectors[3]
+
+
+@kernel
+def _forward(
+    first, last, part, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
+    residual, eps, mean, rstd, pre, y, space,
+):  # fmt: skip
+    mine = space[part]
+    M, D = up.shape
+    N = x.shape[0]
+    h, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
+    act, mine = mine[: TILE * M].reshape(TILE, M), mine[TILE * M :]
+    edge, mine = mine[: TILE * 64], mine[TILE * 64 :]
+    room = (M + 64) * (D + 64)
+    up_packed, down_packed = mine[:room], mine[room : 2 * room]
+    packed_weight(up, True, up_packed)
+    packed_weight(down, True, down_packed)
+    for tile in range(first, last):
+        top = tile * TILE
+        n = min(TILE, N - top)
+        normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
+        product(h, 0, 0, n, D, up_packed, M, edge, pre, top, 0, False)
+        add_bias(pre, top, n, 0, up_bias)
+        activate(pre, top, n, activation, act)
+        product(act, 0, 0, n, M, down_packed, D, edge, y, top, 0, False)
+        add_bias(y, top, n, 0, down_bias)
+        if residual:
+            for i in range(top, top + n):
+                for d in range(D):
+                    y[i, d] += x[i, d]
+
+
+@kernel
+def _backward(
+    first, last, part, g, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
+    residual, mean, rstd, pre, gx, sums, space,
+):  # fmt: skip
+    mine, total = space[part], sums[part]
+    M, D = up.shape
+    N = x.shape[0]
+    # Rows of scratch are a little longer than a power of two: a cache keeps such columns apart.
+    h, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
+    gh, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
+    act, mine = mine[: TILE * M].reshape(TILE, M), mine[TILE * M :]
+    wide = M + 16
+    g_act, mine = mine[: TILE * wide].reshape(TILE, wide), mine[TILE * wide :]
+    high = D + 16
+    g_tile, mine = mine[: TILE * high].reshape(TILE, high), mine[TILE * high :]
+    edge, mine = mine[: TILE * 64], mine[TILE * 64 :]
+    panels, mine = mine[: TILE * (M + 64)], mine[TILE * (M + 64) :]
+    room = (M + 64) * (D + 64)
+    up_packed, down_packed = mine[:room], mine[room : 2 * room]
+    packed_weight(up, False, up_packed)
+    packed_weight(down, False, down_packed)
+
+    g_norm_weight, total = total[: norm_weight.size], total[norm_weight.size :]
+    g_norm_bias, total = total[: norm_bias.size], total[norm_bias.size :]
+    g_up, total = total[: M * D].reshape(M, D), total[M * D :]
+    g_up_bias, total = total[: up_bias.size], total[up_bias.size :]
+    g_down, total = total[: M * D].reshape(D, M), total[M * D :]
+    g_down_bias = total[: down_bias.size]
+
+    for tile in range(first, last):
+        top = tile * TILE
+        n = min(TILE, N - top)
+        for i in range(n):
+            for d in range(D):
+                g_tile[i, d] = g[top + i, d]
+        add_rows(g_tile, n, 0, g_down_bias)
+        product(g_tile, 0, 0, n, D, down_packed, M, edge, g_act, 0, 0, False)
+        activate_backward(pre, top, n, activation, g_act, act)
+        weight_gradient(g_tile, 0, act, 0, 0, n, panels, edge, g_down)
+        add_rows(g_act, n, 0, g_up_bias)
+        normalise_again(x, top, n, norm_weight, norm_bias, norm, mean, rstd, h)
+        weight_gradient(g_act, 0, h, 0, 0, n, panels, edge, g_up)
+        product(g_act, 0, 0, n, M, up_packed, D, edge, gh, 0, 0, False)
+        add_rows(gh, n, 0, g_norm_bias)
+        norm_backward(
+            x, top, n, norm_weight, norm_bias, norm, mean, rstd, gh, g, residual, gx,
+            g_norm_weight, g_norm_bias,
+        )  # fmt: skip
