@@ -18,11 +18,16 @@ import numpy as np
 from minitx.kernels import reference
 from minitx.kernels._arrays import integers, plain, rows, takes, vector
 from minitx.kernels._math import exp, kernel, maximum
+from minitx.kernels.compiled_attention import (  # noqa: F401
+    attention,
+    attention_backward,
+    rotary,
+    softmax,
+    softmax_backward,
+)
+from minitx.kernels.compiled_heads import attention_block, attention_block_backward  # noqa: F401
+from minitx.kernels.compiled_mlp import mlp_block, mlp_block_backward  # noqa: F401
 
-__all__ = [
-    *("attention", "attention_backward", "rotary", "softmax", "softmax_backward"),
-    *("attention_block", "attention_block_backward", "mlp_block", "mlp_block_backward"),
-]
 
 # ---------------------------------------------------------------- log-softmax, cross-entropy
 
