@@ -60,7 +60,8 @@ def test_a_row_that_may_look_nowhere_is_zero_and_others_stay_inside_the_mask(kin
 @given(seed=seeds)
 def test_unnormalised_weights_do_not_notice_another_key(kind, seed):
     scores = random_scores(seed, 1, 1, 2, 5)
-    assert np.array_equal(weights(kind, scores)[..., :4], weights(kind, scores[..., :4]))
+    scores[..., 4] = scores.max() + 1
+    assert np.allclose(weights(kind, scores)[..., :4], weights(kind, scores[..., :4]), atol=1e-15)
     longer = weights("softmax", scores)[..., :4]  # while softmax does
     assert not np.allclose(longer, weights("softmax", scores[..., :4]))
 
@@ -155,7 +156,7 @@ def test_selective_without_positive_scores_in_head_0_is_softmax(seed, T):
 # --- in a model
 
 
-@given(configs(attention="softmax", bias=True, norm_position="pre"), seeds)
+@given(configs(attention="softmax", bias=True, norm="layernorm", norm_position="pre"), seeds)
 def test_a_key_bias_is_redundant_under_softmax(config, seed):
     """It adds the same q·b to all scores of a query.
 
@@ -179,6 +180,7 @@ def check_key_bias(config, seed, redundant):
     model = build(config, seed)
     tokens = tokens_for(config, seed, 5)
     before = model(tokens)
+    size = max(1.0, np.abs(before.data).max())
     ops.sum(before * random_scores(seed, *before.shape)).backward()
     layers = [block.attn.key for block in model.blocks]
     slopes = [np.abs(layer.bias.grad).max() for layer in layers]
@@ -186,7 +188,7 @@ def check_key_bias(config, seed, redundant):
         layer.bias.data += random_scores(seed, *layer.bias.shape)
     moved = np.abs(model(tokens).data - before.data).max()
     if redundant:
-        assert moved < 1e-8 and max(slopes) < 1e-8
+        assert moved < 1e-9 * size and max(slopes) < 1e-9 * size
     elif config.attention != "softmax":
         assert moved > 1e-3 and max(slopes) > 1e-4
 
