@@ -198,8 +198,11 @@ def _tensors_by_position(name, defaults, args, settings) -> tuple:
     for k in tensors:
         if k not in defaults:
             raise TypeError(f"{name}() has no argument {k!r}; it takes {', '.join(order)}")
-    last = max(order.index(k) for k in tensors)
-    return args + tuple(settings.pop(k, defaults[k]) for k in order[len(args) : last + 1])
+    between = order[len(args) : 1 + max(order.index(k) for k in tensors)]
+    for k in between:
+        if k not in settings and defaults[k] is inspect.Parameter.empty:
+            raise TypeError(f"{name}() misses its argument {k!r}")
+    return args + tuple(settings.pop(k, defaults[k]) for k in between)
 
 
 def _constant(a):

@@ -159,9 +159,13 @@ def test_one_array_for_two_inputs():
         return a + b, rule
 
     a, b = leaf([1.0]), leaf([1.0])
-    (both(a, b) + both(a * 1, b * 1) + a * 1).backward(np.ones(1))
+    both(a, b).backward(np.ones(1))
     assert not np.shares_memory(a.grad, b.grad)
-    assert a.grad == 5 and b.grad == 4
+    a, b = leaf([1.0]), leaf([1.0])
+    h, k = a * 1.0, b * 1.0
+    y = both(h, k)
+    (y + h * 3.0).backward(np.ones(1))  # h's 3 comes first; adding to it must not change k's 2
+    assert a.grad == 5 and b.grad == 2
 
 
 def test_upstream_of_a_leaf_is_copied():
@@ -443,6 +447,8 @@ def test_tensors_by_keyword_get_their_gradients():
     np.testing.assert_array_equal(w.grad, np.full((4, 3), 2.0))
     with pytest.raises(TypeError, match="no argument 'beta'"):
         ops.linear(x, w, beta=b)
+    with pytest.raises(TypeError, match="misses its argument 'x'"):
+        ops.linear(weight=w)
 
 
 def test_needs_says_which_inputs_want_gradients():
