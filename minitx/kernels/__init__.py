@@ -22,7 +22,10 @@ KERNELS = (
     *("mlp_block", "mlp_block_backward", "attention_block", "attention_block_backward"),
     *("embedding_backward", "adamw"),
 )
-_MODULES = {"numpy": "minitx.kernels.reference", "numba": "minitx.kernels.compiled"}
+_MODULES = {
+    "numpy": ("minitx.kernels.reference", "minitx.kernels.reference_blocks"),
+    "numba": ("minitx.kernels.compiled",),
+}
 _active: str | None = None
 
 __all__ = [*KERNELS, "active", "get_threads", "set_threads", "use", "warm_up"]
@@ -47,9 +50,9 @@ def use(name: str) -> None:
         If the name is unknown, or Numba was asked for and cannot be imported.
     """
     global _active
-    path = choose(_MODULES, name, "kernels")
+    paths = choose(_MODULES, name, "kernels")
     try:
-        importlib.import_module(path)
+        importlib.import_module(paths[0])
     except ImportError as error:
         raise MinitxError(
             f"The compiled kernels need Numba, which cannot be imported ({error}); install it with "
@@ -76,6 +79,7 @@ def warm_up(progress=None) -> None:
 def __getattr__(name: str):
     if name not in KERNELS:
         raise AttributeError(f"module 'minitx.kernels' has no attribute {name!r}")
-    function = getattr(importlib.import_module(_MODULES[active()]), name)
+    modules = map(importlib.import_module, _MODULES[active()])
+    function = next(getattr(module, name) for module in modules if hasattr(module, name))
     globals()[name] = function  # the next look-up costs nothing
     return function

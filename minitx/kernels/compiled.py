@@ -28,7 +28,6 @@ from minitx.kernels.compiled_attention import (  # noqa: F401
 from minitx.kernels.compiled_heads import attention_block, attention_block_backward  # noqa: F401
 from minitx.kernels.compiled_mlp import mlp_block, mlp_block_backward  # noqa: F401
 
-
 # ---------------------------------------------------------------- log-softmax, cross-entropy
 
 

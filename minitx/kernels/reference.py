@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["attention_block", "attention_block_backward", "mlp_block", "mlp_block_backward"]
-
 GELU_SLOPE = np.sqrt(2 / np.pi)
 GELU_CUBIC = 0.044715
 
@@ -364,12 +362,3 @@ def _like(number, x):
 def _sum_rows(x):
     """Sum over all axes but the last."""
     return x.reshape(-1, x.shape[-1]).sum(axis=0)
-
-
-# At the bottom: it is built from the kernels above.
-from minitx.kernels.reference_blocks import (  # noqa: E402
-    attention_block,
-    attention_block_backward,
-    mlp_block,
-    mlp_block_backward,
-)

@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minitx.errors import MinitxError
-from minitx.kernels import reference, threads
+from minitx.kernels import reference_blocks as reference
+from minitx.kernels import threads
 from tests.kernels.test_reference import complex_step
 
 pytest.importorskip("numba")
