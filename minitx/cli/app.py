@@ -127,9 +127,9 @@ def run(
     ] = False,
     out: Annotated[Path, typer.Option(help="Results go to OUT/NAME/.")] = Path("runs"),
     settings: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (repeatable)."),
-    ] = None,
+    ] = [],  # noqa: B006 (Typer copies it)
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore stored results.")] = False,
     backend: Annotated[
         str, typer.Option(help="loky (processes), sequential, dask, or dask:ADDRESS.")
@@ -146,7 +146,7 @@ def run(
     from minitx.lab.settings import split_assignment
 
     overrides: dict[str, str] = {}
-    for text in settings or []:
+    for text in settings:
         key, value = split_assignment(text)
         if key in overrides:
             raise MinitxError(f"--set {key} is given twice.")
