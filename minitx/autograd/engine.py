@@ -109,6 +109,11 @@ def detect_anomaly() -> Iterator[None]:
         _detecting -= 1
 
 
+def is_detecting() -> bool:
+    """Whether a `detect_anomaly` block is open."""
+    return _detecting > 0
+
+
 def _finite(a) -> bool:
     if isinstance(a, np.ndarray | float):
         return bool(np.isfinite(a).all())
@@ -312,10 +317,10 @@ def _visit(node: Node, retain_graph: bool) -> None:
     """Send the node's gradient through its rules to its parents, then let go of it."""
     g, rules, parents = node.grad, node.rules, node.parents
     node.grad = None
-    if not retain_graph:
-        node.rules = node.parents = None
     if node.kept is not None:
         _add_to_leaf(node.kept, g, ours=False)
+    if not retain_graph:
+        node.rules = node.parents = node.kept = None
     one_each = len(rules) > 1
     if not one_each:
         grads = rules[0](g)
