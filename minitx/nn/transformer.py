@@ -12,6 +12,7 @@ import numpy as np
 
 from minitx.autograd import Tensor, ops
 from minitx.errors import MinitxError, ShapeError, choose
+from minitx.nn import fast
 from minitx.nn import generate as generation
 from minitx.nn.attention import Attention, Scene
 from minitx.nn.config import TransformerConfig
@@ -49,13 +50,24 @@ class Block(Module):
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:  # [B, T, D] -> [B, T, D]
         x = self.hook_resid_pre(x)
-        before, after = self._norms(self.ln1)
-        x = after(self._add(x, self.hook_attn_out(self.attn(before(x), scene))))
+        x = self._attention_half(x, scene)
         if self.mlp is not None:
-            x = self.hook_resid_mid(x)
-            before, after = self._norms(self.ln2)
-            x = after(self._add(x, self.hook_mlp_out(self.mlp(before(x)))))
+            x = self._mlp_half(self.hook_resid_mid(x))
         return self.hook_resid_post(x)
+
+    def _attention_half(self, x: Tensor, scene: Scene) -> Tensor:
+        fused = fast.attention_half(self, x, scene)  # all of it in one kernel, if nothing is hooked
+        if fused is not None:
+            return fused
+        before, after = self._norms(self.ln1)
+        return after(self._add(x, self.hook_attn_out(self.attn(before(x), scene))))
+
+    def _mlp_half(self, x: Tensor) -> Tensor:
+        fused = fast.mlp_half(self, x)
+        if fused is not None:
+            return fused
+        before, after = self._norms(self.ln2)
+        return after(self._add(x, self.hook_mlp_out(self.mlp(before(x)))))
 
     def _norms(self, norm: Module) -> tuple[Any, Any]:
         return (norm, _same) if self.config.norm_position == "pre" else (_same, norm)
