@@ -22,15 +22,12 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 from minitx.autograd.tensor import Tensor
 from minitx.errors import MinitxError, ShapeError
-
-Rule = Callable[[np.ndarray], Any]
 
 _next_serial = itertools.count().__next__
 
