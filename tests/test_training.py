@@ -127,15 +127,19 @@ def test_a_run_in_pieces_gives_the_numbers_of_a_whole_one(tmp_path, optimizer, s
 def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     train(checkpoint=path)
-    with pytest.raises(MinitxError, match="belongs to another run"):
+    with pytest.raises(MinitxError, match=r"belongs to another run \(steps 12, here 13\)"):
         train(checkpoint=path, steps=13)
+    with pytest.raises(MinitxError, match="belongs to another run .seed"):
+        train(checkpoint=path, seed=1)
+    with pytest.raises(MinitxError, match="optimizer 'AdamW', here 'Adam'"):
+        train(checkpoint=path, optimizer="adam")
     with pytest.raises(MinitxError, match="shape|lacks|parameter"):
         train(checkpoint=path, config=CONFIG.replace(d_model=12))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(MinitxError, match="not a checkpoint of minitx, or it is damaged"):
         train(checkpoint=path)
     Transformer(CONFIG, np.random.default_rng(0)).save(path)
-    with pytest.raises(MinitxError, match="belongs to another run"):
+    with pytest.raises(MinitxError, match="is no checkpoint"):
         train(checkpoint=path)
 
 

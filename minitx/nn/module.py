@@ -58,11 +58,17 @@ class Module:
                     if isinstance(item, Module):
                         yield f"{name}.{i}", item
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module (under ``prefix``) and all below it, depth first."""
+    def named_modules(
+        self, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Module]]:
+        """This module (under ``prefix``) and all below it, depth first, each once."""
+        seen = set() if seen is None else seen
+        if id(self) in seen:
+            return
+        seen.add(id(self))
         yield prefix, self
         for name, child in self.named_children():
-            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name, seen)
 
     def modules(self) -> Iterator[Module]:
         """This module and all below it."""

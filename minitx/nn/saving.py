@@ -37,7 +37,11 @@ def write_npz(
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, **{RECORD: np.array(json.dumps(record))}, **arrays)
+                np.savez(
+                    file,
+                    **{RECORD: np.array(json.dumps(record, default=np.ndarray.tolist))},
+                    **arrays,
+                )
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private

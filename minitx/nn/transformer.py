@@ -6,6 +6,7 @@ Read `Transformer.forward`, `Block.forward` and then ``attention.py``.
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from minitx.nn.attention import Attention, Scene
 from minitx.nn.config import TransformerConfig
 from minitx.nn.generate import KVCache
 from minitx.nn.hooks import HookedModule, HookPoint
-from minitx.nn.layers import MLP, Dropout, Embedding, Linear, make_norm
+from minitx.nn.layers import MLP, Dropout, Embedding, Identity, Linear, make_norm
 from minitx.nn.masks import build_mask
 from minitx.nn.module import Module
 from minitx.nn.positions import POSITIONS, Positions
@@ -115,8 +116,7 @@ class Transformer(HookedModule):
             self.hook_pos_embed = HookPoint()
         self.drop = Dropout(config.dropout, np.random.default_rng(rng.integers(2**63)))
         self.blocks = [Block(config, rng, i, self.drop) for i in range(config.n_layers)]
-        if config.final_norm:
-            self.ln_final = make_norm(config)
+        self.ln_final = make_norm(config) if config.final_norm else Identity()
         if not config.tied:
             self.unembed = Linear(
                 config.d_model, config.n_outputs, bias=False, std=config.init_std, **shared
@@ -184,8 +184,7 @@ class Transformer(HookedModule):
         x = self.drop(x)
         for block in self.blocks:
             x = block(x, scene)
-        if self.config.final_norm:
-            x = self.ln_final(x)
+        x = self.ln_final(x)
         return ops.linear(x, self.embed.weight) if self.config.tied else self.unembed(x)
 
     def make_scene(
@@ -290,43 +289,40 @@ class Transformer(HookedModule):
     @property
     def W_Q(self) -> np.ndarray:
         """[L, H, D, K]"""
-        return self._across_layers("attn.query.weight", self._heads_in)
+        return self._across_layers("W_Q")
 
     @property
     def W_K(self) -> np.ndarray:
         """[L, H, D, K]"""
-        return self._across_layers("attn.key.weight", self._heads_in)
+        return self._across_layers("W_K")
 
     @property
     def W_V(self) -> np.ndarray:
         """[L, H, D, K]"""
-        return self._across_layers("attn.value.weight", self._heads_in)
+        return self._across_layers("W_V")
 
     @property
     def W_O(self) -> np.ndarray:
         """[L, H, K, D]"""
-        H, K, D = self.config.n_heads, self.config.head_width, self.config.d_model
-        return self._across_layers(
-            "attn.output.weight", lambda w: w.reshape(-1, D, H, K).transpose(0, 2, 3, 1)
-        )
+        return self._across_layers("W_O")
 
-    def _heads_in(self, w: np.ndarray) -> np.ndarray:
-        H, K, D = self.config.n_heads, self.config.head_width, self.config.d_model
-        return w.reshape(-1, H, K, D).transpose(0, 1, 3, 2)
+    def _across_layers(self, name: str) -> np.ndarray:
+        """The blocks' views as one: blocks are alike, so a weight recurs at equal steps in memory.
 
-    def _across_layers(self, name: str, shape: Any) -> np.ndarray:
-        """One parameter of all blocks as one view: it recurs at equal steps, blocks being alike."""
-        named = dict(self.named_parameters())
-        place = {
-            n: (p.data.ctypes.data - self.flat.ctypes.data) // p.data.itemsize
-            for n, p in named.items()
-        }
-        in_first = [n for n in named if n.startswith("blocks.0.")]
-        step = sum(named[n].size for n in in_first)
-        start, size = place[in_first[0]], named[f"blocks.0.{name}"].size
-        blocks = self.flat[start : start + step * self.config.n_layers].reshape(-1, step)
-        at = place[f"blocks.0.{name}"] - start
-        return shape(blocks[:, at : at + size])
+        If someone has put other arrays in their place, the answer is a copy, and read-only.
+        """
+        views = [getattr(block.attn, name) for block in self.blocks]
+        if not views:
+            raise MinitxError(f"A model without blocks has no {name}.")
+        first = views[0]
+        steps = {b.ctypes.data - a.ctypes.data for a, b in pairwise(views)}
+        if len(steps) <= 1 and all(v.base is self.flat for v in views):
+            step = next(iter(steps), 0)
+            shape, strides = (len(views), *first.shape), (step, *first.strides)
+            return np.lib.stride_tricks.as_strided(first, shape, strides)
+        copy = np.stack(views)
+        copy.flags.writeable = False
+        return copy
 
     # --- files ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Checkpoint:
     generators: dict[str, np.random.Generator] = field(init=False)
 
     def __post_init__(self) -> None:
+        start = self.data_rng.bit_generator.state  # of the data stream: another seed, another run
+        self.settings |= {"seed": hashlib.sha256(repr(start).encode()).hexdigest()[:16]}
         self.generators = {"data": self.data_rng, "callbacks": self.state.rng}
         drop = getattr(self.state.model, "drop", None)
         if drop is not None:
@@ -54,12 +57,16 @@ class Checkpoint:
         if not os.path.exists(self.path):
             return
         arrays, record = read_npz(self.path, "checkpoint")
-        if record.get("kind") != "checkpoint" or record.get("settings") != json.loads(
-            json.dumps(self.settings)
-        ):
+        if record.get("kind") != "checkpoint":
+            raise MinitxError(f"{str(self.path)!r} is no checkpoint; choose another path.")
+        stored, here = record["settings"], json.loads(json.dumps(self.settings))
+        other = [
+            f"{k} {stored.get(k)!r}, here {v!r}" for k, v in here.items() if stored.get(k) != v
+        ]
+        if other:
             raise MinitxError(
-                f"{str(self.path)!r} belongs to another run (settings {record.get('settings')}, "
-                f"here {self.settings}); delete it, or choose another path."
+                f"{str(self.path)!r} belongs to another run ({'; '.join(other)}); delete it, or "
+                "choose another path."
             )
         for part, thing in self._parts().items():
             start = f"{part}/"

@@ -101,6 +101,7 @@ def fit(
     saver = None
     if checkpoint is not None:
         settings = {"steps": steps, "batch_size": batch_size, "lr": base_lr, "clip": clip}
+        settings["optimizer"] = type(optimizer).__name__
         saver = Checkpoint(checkpoint, state, data_rng, callbacks, settings)
         saver.resume()
     before = history.seconds

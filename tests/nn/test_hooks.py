@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minitx.autograd import ops
 from minitx.errors import MinitxError, ShapeError
 from minitx.nn import ActivationCache, TransformerConfig, get_act_name
-from tests.nn.small import build, configs, seeds, tokens_for
+from tests.nn.small import KINDS, SCHEMES, build, configs, seeds, tokens_for
 
 PATTERN = "blocks.0.attn.hook_pattern"
 
@@ -42,6 +42,18 @@ def test_looking_changes_nothing(config, seed):
     assert np.allclose(logits.data, plain, rtol=1e-9, atol=1e-9)
     assert set(cache) == set(model.hook_dict)
     assert not hooks_in(model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_fused_path_is_the_path_in_steps(scheme, kind):
+    """For each pair, with a mask and without: also to be sure that none is left out."""
+    model = build(configs_example(positions=scheme, attention=kind, init_std=0.6, embed_std=1.0), 0)
+    tokens = tokens_for(model.config, 0, 6)
+    some = np.random.default_rng(0).random((2, 6, 6)) < 0.7
+    for mask in (None, some[0], some):
+        plain, (looked, _) = model(tokens, mask=mask), model.run_with_cache(tokens, mask=mask)
+        assert np.allclose(plain.data, looked.data, rtol=1e-9, atol=1e-9)
 
 
 @given(configs(), seeds, st.data())

@@ -257,6 +257,12 @@ def test_weights_per_head_are_views(tied):
     z = np.random.default_rng(1).standard_normal((4, H, K))
     out = z.reshape(4, H * K) @ attn.output.weight.data.T
     assert np.allclose(out, np.einsum("thk,hkd->td", z, model.W_O[1]))
+    model.W_Q[2, 1, 0, 0] = 99.0
+    assert model.blocks[2].attn.query.weight.data[3, 0] == 99.0
+    attn.query.weight.data = attn.query.weight.data.copy()  # out of the buffer: no longer one view
+    assert np.array_equal(model.W_Q[1], attn.W_Q) and not model.W_Q.flags.writeable
+    with pytest.raises(MinitxError, match="without blocks has no W_O"):
+        _ = build(SMALL.replace(n_layers=0), 0).W_O
     with pytest.raises(MinitxError, match="'rotary' has no W_pos"):
         _ = build(SMALL.replace(positions="rotary"), 0).W_pos
 
