@@ -62,8 +62,8 @@ def test_seed_dots_draw_every_seed_with_interval_and_threshold():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["softmax", "sigmoid (control)"]
     upright = [line for line in ax.lines if list(line.get_xdata()) == [0.6, 0.6]]
     assert len(upright) == 1 and np.mean(upright[0].get_ydata()) == 0
-    markers = {line.get_marker() for line in ax.lines}
-    assert {9, 8} <= markers  # a caret to the right for at_least, to the left for at_most
+    carets = {line.get_marker(): line.get_xdata()[0] for line in ax.lines}
+    assert carets[9] == 0.6 and carets[8] == 0.25  # right for at_least, left for at_most
 
 
 def test_one_seed_and_missing_values_do_not_break_a_panel():
