@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 
 from rich.console import Console
@@ -72,7 +70,7 @@ class LineReporter(Reporter):
         self.finished = len(plan.stored)
         announce(self.out, experiment, plan)
         if self.finished < self.total:
-            warm_up(self.out)
+            warm_up()
         self.estimate = Estimate(experiment, plan)
 
     def on_run(self, done: Done) -> None:
@@ -170,20 +168,8 @@ def failure(done: Done) -> str:
     return f"arm {done.arm!r}, seed {done.seed} failed: {done.error}"
 
 
-def warm_up(out: Console) -> None:
+def warm_up() -> None:
     """Compile the kernels here, before workers start: they find them in the disk cache."""
-    os.environ["MINITX_THREADS"] = "1"
     from minitx import kernels
 
-    if sys.stderr.isatty():
-        kernels.warm_up()
-        return
-    start, told = time.monotonic(), False
-
-    def line(*_: object) -> None:
-        nonlocal told
-        if not told and time.monotonic() - start > 1.0:
-            told = True
-            out.print("Compiling kernels, once (later starts load them from disk)")
-
-    kernels.warm_up(line)
+    kernels.warm_up()

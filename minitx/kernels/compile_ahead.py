@@ -20,12 +20,20 @@ def warm_up(progress=None, dtype=np.float32):
             progress(done, len(calls), name)
         call()
         if progress is None and _cache_misses() > before:
+            if not sys.stderr.isatty():  # one line, and no carriage returns, into a file
+                print("Compiling kernels, once (later starts load them from disk)", file=sys.stderr)
+                progress = _silent
+                continue
             told = True
-            bar = "#" * (done + 1) + "." * (len(calls) - done - 1)
-            text = f"\rCompiling kernels, once (later starts load them from disk) [{bar}] {name:24}"
+            # Fits on a line of 80 columns: what is wrapped cannot be written over.
+            text = f"\rCompiling kernels, once: {done + 1} of {len(calls)}, {name:28}"
             print(text, end="", file=sys.stderr, flush=True)
     if told:
         print(file=sys.stderr)
+
+
+def _silent(done, total, name):
+    """Nothing to say."""
 
 
 def _dispatchers():
