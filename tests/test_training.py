@@ -214,6 +214,20 @@ def test_frozen_parameters_stay_bit_identical():
         assert np.array_equal(array, before[name]) == name.startswith("blocks.0."), name
 
 
+def test_a_callback_may_release_what_was_frozen():
+    class Release(Callback):
+        def after_step(self, state):
+            if state.step == 6:
+                state.model.embed.requires_grad_(True)
+                self.before = state.model.W_E.copy()
+
+    model = Transformer(CONFIG, np.random.default_rng(0))
+    model.embed.requires_grad_(False)
+    start, release = model.W_E.copy(), Release()
+    train(model=model, callbacks=[release])
+    assert np.array_equal(release.before, start) and not np.array_equal(model.W_E, start)
+
+
 def test_an_optimizer_of_your_own_and_a_loss_of_your_own():
     model = Transformer(CONFIG, np.random.default_rng(0))
     opt = optim.SGD(model.parameters(), lr=0.5)

@@ -196,9 +196,7 @@ class Attention(Module):
         q = self.hook_q(self._split(self.query(x)))  # [B, T, H, K]
         k = self.hook_k(self._split(self.key(x)))
         v = self.hook_v(self._split(self.value(x)))
-        if (
-            scene.cache is not None
-        ):  # keys are cached before they are turned: their places may change
+        if scene.cache is not None:  # before keys are turned: their places in the cache may change
             k, v = scene.cache.extend(self.layer, k, v)  # [B, S, H, K]
         turned_q, turned_k = self._rotate(q, k, scene)
         looked_at = self.hook_attn_scores.hooks or self.hook_pattern.hooks
@@ -263,10 +261,8 @@ class Attention(Module):
         B, T, H, K = z.shape
         if not self.hook_result.hooks:
             return self.output(ops.reshape(z, (B, T, H * K)))
-        per_head = ops.transpose(
-            ops.reshape(self.output.weight, (-1, H, K)), (1, 2, 0)
-        )  # [H, K, D]
-        result = ops.matmul(ops.expand_dims(z, 3), per_head)  # [B, T, H, 1, D]
+        w_o = ops.reshape(self.output.weight, (-1, H, K))  # [D, H, K]
+        result = ops.matmul(ops.expand_dims(z, 3), ops.transpose(w_o, (1, 2, 0)))  # [B, T, H, 1, D]
         result = self.hook_result(ops.squeeze(result, 3))
         total = ops.sum(result, axis=2)
         return total if self.output.bias is None else total + self.output.bias

@@ -183,7 +183,7 @@ def _make_optimizer(
         return given
     name = given or "adamw"
     kind = choose(OPTIMIZERS, name, "optimizer")
-    params = [p for p in model.parameters() if p.requires_grad]
+    params = model.parameters()  # the frozen too: a callback may release them
     if name == "sgd":
         return kind(params, lr, momentum=betas[0], weight_decay=weight_decay)
     return kind(params, lr, betas=betas, weight_decay=weight_decay)
