@@ -68,6 +68,21 @@ class Batch:
         """Number of sequences, B."""
         return self.tokens.shape[0]
 
+    def __getitem__(self, sequences: slice) -> Batch:
+        """Some of the sequences, with their share of mask, positions, segments and info."""
+
+        def cut(array: np.ndarray | None, ndim: int) -> np.ndarray | None:
+            return array[sequences] if array is not None and array.ndim == ndim else array
+
+        return Batch(
+            self.tokens[sequences],
+            self.targets[sequences],
+            mask=cut(self.mask, 3),
+            positions=cut(self.positions, 2),
+            segments=cut(self.segments, 2),
+            info={name: array[sequences] for name, array in self.info.items()},
+        )
+
     def model_kwargs(self) -> dict[str, np.ndarray]:
         """The keyword arguments for ``model(batch.tokens, **batch.model_kwargs())``."""
         given = {"mask": self.mask, "positions": self.positions, "segments": self.segments}

@@ -1,4 +1,4 @@
-"""What the interference experiments share: one model, one way to train it and to ask it."""
+"""What the interference experiments share: one model, and one way to train it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minitx.autograd import no_grad
 from minitx.nn import Module
 from minitx.nn.transformer import Transformer, TransformerConfig
 from minitx.optim import cosine
-from minitx.tasks import IGNORE, Batch, Task
+from minitx.tasks import Task
 from minitx.training import Callback, fit
 
 
@@ -91,35 +90,3 @@ def fit_model(
         callbacks=callbacks,
     )
     return model.eval()
-
-
-def answers(model: Transformer, batch: Batch, chunk: int = 250) -> np.ndarray:
-    """The model's answers (argmax) where one is asked for, int [queries] in batch order."""
-    found = []
-    with no_grad():
-        for start in range(0, batch.size, chunk):
-            part = slice_batch(batch, start, start + chunk)
-            logits = model(part.tokens, **part.model_kwargs()).data
-            found.append(logits[part.targets != IGNORE].argmax(axis=-1))
-    return np.concatenate(found)
-
-
-def correct(model: Transformer, batch: Batch) -> np.ndarray:
-    """Whether each answer is right, bool [queries]."""
-    return answers(model, batch) == batch.targets[batch.targets != IGNORE]
-
-
-def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
-    """Some sequences of a batch, with their share of mask, positions and info."""
-
-    def cut(array: np.ndarray | None, ndim: int) -> np.ndarray | None:
-        return array[start:stop] if array is not None and array.ndim == ndim else array
-
-    return Batch(
-        tokens=batch.tokens[start:stop],
-        targets=batch.targets[start:stop],
-        mask=cut(batch.mask, 3),
-        positions=cut(batch.positions, 2),
-        segments=cut(batch.segments, 2),
-        info={name: array[start:stop] for name, array in batch.info.items()},
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ class Settings(Recipe):
     n_layers: int = 1
     mlp: str = "gelu"
     steps: int = 300
+    longer: int = 1  # factor of `steps`
     batch_size: int = 128
     truth: float = 0.0
     closed_share: float = 0.8
@@ -64,9 +66,7 @@ class Conflict(Experiment):
         "no closed book": arm(
             truth=0.0, closed_share=0.0, control=True, text="q=0 and open book only: no memory"
         ),
-        "q=.8, longer": arm(
-            truth=0.8, n_layers=2, steps=1500, text="q=.8, two layers, five times the steps"
-        ),
+        "q=.8, longer": arm(truth=0.8, longer=3, text="q=.8, three times the steps"),
     }
 
     measured = {
@@ -107,7 +107,8 @@ class Conflict(Experiment):
         """Train one model on a world of its own, then ask it under conflict."""
         world = {"world_seed": seed, "truth": settings.truth}
         task = MemoryOrContext(closed_share=settings.closed_share, **world)
-        model, rng = train(task, settings, seed)
+        recipe = dataclasses.replace(settings, steps=settings.steps * settings.longer)
+        model, rng = train(task, recipe, seed)
 
         def ask(**changes: Any) -> tuple[np.ndarray, Any]:
             batch = MemoryOrContext(**{**world, **changes}).sample(settings.test_sequences, rng)
@@ -137,8 +138,8 @@ class Conflict(Experiment):
         low, high = mean(results, "q=0", "p_memory"), mean(results, "q=1", "p_memory")
         return plots.suptitle(
             fig,
-            f"Memory wins {low:.0%} of the conflicts if training contexts contradict it, "
-            f"{high:.0%} if they repeat it",
+            f"Probability of memory's value in a conflict: {low:.2f} after contexts that "
+            f"contradict it, {high:.2f} after contexts that repeat it",
         )
 
 

@@ -11,7 +11,7 @@ from minitx import plots
 from minitx.autograd import no_grad
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.phenomena._common import claimed, mean
-from minitx.phenomena.interference._recipe import Recipe, slice_batch, train
+from minitx.phenomena.interference._recipe import Recipe, train
 from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def look(model: Transformer, batch: Batch, chunk: int = 50) -> dict[str, float]:
     """
     right, rows = [], []
     for start in range(0, batch.size, chunk):
-        part = slice_batch(batch, start, start + chunk)
+        part = batch[start : start + chunk]
         with no_grad():
             logits, cache = model.run_with_cache(
                 part.tokens, names_filter=lambda name: name.endswith("attn.hook_pattern")

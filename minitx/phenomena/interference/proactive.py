@@ -11,8 +11,9 @@ import numpy as np
 from minitx import plots
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.phenomena._common import by_arm, claimed, mean
-from minitx.phenomena.interference._recipe import Recipe, answers, correct, train
+from minitx.phenomena.interference._recipe import Recipe, train
 from minitx.tasks.updates import KeyValueUpdates, UpdateProbe, hide_overwritten
+from minitx.training import accuracy, answers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +145,7 @@ class Proactive(Experiment):
         task = KeyValueUpdates(max_updates=settings.max_updates)
         recipe = dataclasses.replace(settings, steps=settings.steps * settings.longer)
         model, rng = train(task, recipe, seed)
-        accuracy, yoked = np.zeros(len(UPDATES)), np.zeros(len(UPDATES))
+        right, yoked = np.zeros(len(UPDATES)), np.zeros(len(UPDATES))
         n_wrong = n_stale = expected = 0.0
         lags = np.zeros(LAGS)
         for i, n_updates in enumerate(UPDATES):
@@ -156,22 +157,22 @@ class Proactive(Experiment):
                 )
                 for asks in ("target", "once")
             )
-            given, right = answers(model, batch), batch.info["history"][:, -1]
-            accuracy[i] = (given == right).mean()
-            yoked[i] = correct(model, same).mean()
+            given, last = answers(model, batch), batch.info["history"][:, -1]
+            right[i] = (given == last).mean()
+            yoked[i] = accuracy(model, same)
             if n_updates >= 6:
-                wrong = given != right
+                wrong = given != last
                 lag = (given[:, None] == batch.info["history"])[:, ::-1]  # [B, U], column = lag
                 n_wrong += wrong.sum()
                 n_stale += lag[wrong, 1:].sum()
                 expected += wrong.sum() * (n_updates - 1) / (task.n_values - 1)
                 lags += lag[wrong, 1 : LAGS + 1].sum(axis=0)
-        slope, r2 = line(np.log2(UPDATES), accuracy, UPDATES.index(SLOPE_FROM))
+        slope, r2 = line(np.log2(UPDATES), right, UPDATES.index(SLOPE_FROM))
         shares = lags / max(n_stale, 1.0)
         return {
-            "accuracy": accuracy,
-            "at_2": accuracy[UPDATES.index(2)],
-            "at_16": accuracy[-1],
+            "accuracy": right,
+            "at_2": right[UPDATES.index(2)],
+            "at_16": right[-1],
             "slope": slope,
             "r2": r2,
             "stale_share": n_stale / n_wrong if n_wrong else np.nan,
@@ -180,7 +181,7 @@ class Proactive(Experiment):
             "lag_order": min(shares[0] - shares[1], shares[1] - shares[2]),
             "yoked": yoked,
             "yoked_worst": yoked.min(),
-            "oracle_at_16": correct(model, hide_overwritten(batch)).mean(),  # the last batch
+            "oracle_at_16": accuracy(model, hide_overwritten(batch)),  # the last batch
         }
 
     def draw(self, results: Results) -> Figure:
