@@ -158,9 +158,9 @@ class NoPE(Experiment):
         right.plot([1, items], [1, items], color="0.6", lw=1)
         label(
             right,
-            "After one block: where the probe puts each item",
+            "Where the probe puts each item, after block 1",
             x="true position in the list",
             y="mean position read off",
         )
-        legend(left, loc="upper left", bbox_to_anchor=(0.0, 0.78))
+        legend(right, loc="lower right")
         return suptitle(fig, "No position code, yet the causal mask tells where a token stands")
