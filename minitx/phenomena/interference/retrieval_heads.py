@@ -45,9 +45,11 @@ class Settings(Recipe):
     steps: int = 450
     n_active: int = 8  # K: chance is 1/K
     n_pairs: int = 24
-    # A penalty on the size of each head's W_O, by layer, from this share of training on.
-    lasso_first: float = 0.1
-    lasso_second: float = 0.5
+    # A penalty on the size of each head's W_O, by layer, from this share of training on. Chosen on
+    # seeds 100-103, not on the default ones. With 0.1 in layer 0, two or three heads share the
+    # previous-token role on most seeds, and taking one away leaves most of recall.
+    lasso_first: float = 0.5
+    lasso_second: float = 0.1
     lasso_from: float = 0.2
     ablation: str = "zero"  # or "mean"
     test_sequences: int = 256
@@ -67,10 +69,11 @@ class RetrievalHeads(Experiment):
         "keys, and copies the value. One layer cannot do both. So: without the previous-token head "
         "nothing is recalled, without any other layer-0 head everything is; the pair alone does "
         "almost all of it; and of all that the previous-token head writes, it is what reaches "
-        "layer 1's keys that matters."
+        "layer 1's keys that matters. Heads share such work when nothing stops them: a price on "
+        "each head's size makes one do it. Even so the induction role often splits in two."
     )
     source = "Elhage et al. (2021); Olsson et al. (2022); Arora et al. (2023), Zoology"
-    seconds = 120
+    seconds = 100
     Settings = Settings
     quick = {"steps": 400, "test_sequences": 64}
 
@@ -208,8 +211,8 @@ class RetrievalHeads(Experiment):
         lost, kept = (mean(results, MAIN, name) for name in ("no_previous", "pair_alone"))
         return plots.suptitle(
             fig,
-            f"Recall rests on two heads: without the first {lost:.0%} is left, "
-            f"with these two alone {kept:.0%}",
+            f"Without the previous-token head {lost:.0%} of the answers are right; "
+            f"with it and the induction head alone {kept:.0%}",
         )
 
 
@@ -256,15 +259,16 @@ def _rows(ax: Axes, results: Results, rows: dict[str, tuple[str, str]]) -> None:
 
 def _accuracies(ax: Axes, results: Results) -> None:
     _rows(ax, results, ACCURACIES)
-    plots.label(ax, "What is left of recall", x="accuracy (chance 1/8)")
+    chance = f"chance 1/{results.settings[MAIN].n_active}" if results.settings else "chance 1/K"
+    plots.label(ax, "What is left of recall", x=f"accuracy ({chance})")
 
 
 def _paths(ax: Axes, results: Results) -> None:
     _rows(ax, results, {row: (MAIN, measure) for row, measure in PATHS.items()})
     x = "share of the answer brought back"
-    plots.label(ax, "Path patching: what the previous-token head sends", x=x)
+    plots.label(ax, "What the previous-token head sends", x=x)
     names = {"comparison": "reported, not claimed"}
-    plots.role_legend(ax, ("treatment", "control", "comparison"), names, loc="center right")
+    plots.role_legend(ax, ("treatment", "control", "comparison"), names, loc="lower right")
 
 
 def _curves(ax: Axes, results: Results) -> None:
@@ -279,7 +283,7 @@ def _curves(ax: Axes, results: Results) -> None:
             values = results.values(MAIN, measure)
             plots.seed_lines(ax, runs[0]["steps"], values, name, at, markers=False)
     ax.set_ylim(-0.02, 1.05)
-    plots.label(ax, "Recall comes when both heads have formed", x="training step", y="score")
+    plots.label(ax, "Recall comes as both heads form", x="training step", y="score")
     if runs:
         plots.legend(ax, loc="lower right")
 
