@@ -18,6 +18,7 @@ from minitx.interp.scores import first_token_share
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.nn.generate import KVCache
 from minitx.nn.transformer import Transformer
+from minitx.phenomena._common import mean
 from minitx.phenomena.sinks._recipe import SinkSettings, look, train
 from minitx.tasks.base import Batch
 
@@ -116,6 +117,7 @@ class Streaming(Experiment):
         window_large = read(model, long, window=large)
         sink_large = read(model, long, window=large - 1, n_sinks=1)
         other = read(model, without_bos(long), window=small - 1, n_sinks=1)
+        floor = task.entropy()[long.tokens].mean(axis=0)  # [T]: the lowest loss that can be had
         loss = {name: curve[scored].mean() for name, curve in curves.items()}
         gap = loss["window"] - loss["sink"]
         return {
@@ -126,9 +128,9 @@ class Streaming(Experiment):
             "gap_other": loss["window"] - other[settings.scored_from - 1 :].mean(),
             "bos_share": first_token_share(weights, rows=~short.info["trigger"])[0],
             **{f"loss_{name}": value for name, value in loss.items()},
-            "entropy": task.entropy()[long.tokens[:, scored]].mean(),
-            # For the figure: curves as means over ten positions.
-            **{f"curve_{name}": in_tens(curve) for name, curve in curves.items()},
+            "entropy": floor[scored].mean(),
+            # For the figure: loss above the floor, as means over ten positions.
+            **{f"curve_{name}": in_tens(curve - floor) for name, curve in curves.items()},
         }
 
     def example(self, rng: np.random.Generator) -> str:
@@ -137,13 +139,19 @@ class Streaming(Experiment):
 
     def draw(self, results: Results) -> Figure:
         """The loss along the stream for both models; the price of dropping BOS over seeds."""
-        fig, (left, middle, right) = plots.figure(ncols=3, size=(13.0, 4.4))
+        fig, (left, middle, right) = plots.figure(ncols=3, size=(13.5, 4.6))
         _curves(left, results, "softmax", "A model that parks on BOS")
-        _curves(middle, results, "head_gate", "control: a model with a head gate")
+        _curves(middle, results, "head_gate", "Control: a model with a head gate")
         middle.sharey(left)
+        left.set_ylim(-0.05, 1.3 * max(left.dataLim.ymax, middle.dataLim.ymax, 0.1))
         plots.legend(left, loc="upper left")
         _gaps(right, results)
-        plots.suptitle(fig, "Drop the first token from the cache and the stream falls apart")
+        costs = [mean(results, name, "gap_small") for name in ("softmax", "head_gate")]
+        plots.suptitle(
+            fig,
+            "Dropping the first token from the cache costs {:.2f} nats a token; "
+            "where a gate closes the idle head, {:.2f}".format(*costs),
+        )
         return fig
 
 
@@ -178,19 +186,17 @@ def _curves(ax: Axes, results: Results, name: str, title: str) -> None:
             x = 10 * np.arange(ys.shape[1]) + 5
             words = words.format(settings.small, settings.small - 1)
             plots.seed_lines(ax, x, ys, words, role=series, markers=False)
-    if results[name]:
-        floor = results.values(name, "entropy").mean()
-        ax.axhline(floor, color="0.4", lw=1.2, zorder=1, label="entropy of the stream")
-    ax.axvline(settings.length, color="0.6", lw=1.2, linestyle="--", zorder=1)
-    plots.label(ax, title, "position in the stream", "loss (nats a token)")
+    ax.axvspan(0, settings.length, color="0.94", zorder=0)
+    ax.annotate("lengths seen in training", (2, -0.03), fontsize=plots.FONT["tick"], color="0.3")
+    plots.label(ax, title, "position in the stream", "loss above the floor (nats a token)")
 
 
 GAPS = {
-    "gap_small": ("softmax", "BOS kept, {small}"),
-    "gap_large": ("softmax", "BOS kept, {large}"),
-    "gap_other": ("softmax", "another kept, {small}"),
-    "gated_small": ("head_gate", "head gate, {small}"),
-    "gated_large": ("head_gate", "head gate, {large}"),
+    "gap_small": ("softmax", "BOS, cache of {small}"),
+    "gap_large": ("softmax", "BOS, cache of {large}"),
+    "gap_other": ("softmax", "another token, {small}"),
+    "gated_small": ("head_gate", "BOS, head gate, {small}"),
+    "gated_large": ("head_gate", "BOS, head gate, {large}"),
 }
 
 
@@ -218,5 +224,4 @@ def _gaps(ax: Axes, results: Results) -> None:
         direction={key: claim.direction for key, claim in lines.items()},
     )
     ax.axvline(0.0, color="0.4", lw=1.2, zorder=1)
-    plots.label(ax, "What the first token is worth to a small cache")
-    plots.label(ax, x="loss without it minus loss with it (nats a token)")
+    plots.label(ax, "What a kept token is worth", "loss without minus loss with it (nats a token)")
