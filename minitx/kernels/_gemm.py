@@ -272,10 +272,14 @@ def pack(number, depth, columns, b, b_step, packed):
         full = min(width, columns - left)
         for k in range(depth):
             source = b + (k * b_step + left) * size
-            for j in range(full):
-                _write(_read(number, source + j * size), packed + j * size)
-            for j in range(full, width):
-                _write(number * 0, packed + j * size)
+            if full == width:  # a loop of known length becomes two moves of a vector
+                for j in range(width):
+                    _write(_read(number, source + j * size), packed + j * size)
+            else:
+                for j in range(full):
+                    _write(_read(number, source + j * size), packed + j * size)
+                for j in range(full, width):
+                    _write(number * 0, packed + j * size)
             packed += width * size
 
 

@@ -98,20 +98,53 @@ def add_rows(x, rows, left, total):
 
 
 @part
-def add_bias(x, first, rows, left, bias):
-    """x[first: first + rows, left: left + len(bias)] += bias"""
+def fill_bias(x, first, rows, left, width, bias):
+    """x[first: first + rows, left: left + width] = bias, or 0: a product is then added to it."""
+    zero = x.dtype.type(0)
     for i in range(first, first + rows):
-        for d in range(bias.size):
-            x[i, left + d] += bias[d]
+        if bias.size:
+            for d in range(width):
+                x[i, left + d] = bias[d]
+        else:
+            for d in range(width):
+                x[i, left + d] = zero
 
 
 @part
-def activate(x, first, rows, kind, out):
-    """The activation of rows ``first ...`` of x into out."""
+def fill_residual(x, first, rows, bias, residual, y):
+    """Rows of y = x + bias, each if there is one: what the half's output is added to."""
+    zero = x.dtype.type(0)
+    for i in range(first, first + rows):
+        if residual and bias.size:
+            for d in range(x.shape[1]):
+                y[i, d] = x[i, d] + bias[d]
+        elif residual:
+            for d in range(x.shape[1]):
+                y[i, d] = x[i, d]
+        elif bias.size:
+            for d in range(x.shape[1]):
+                y[i, d] = bias[d]
+        else:
+            for d in range(x.shape[1]):
+                y[i, d] = zero
+
+
+@part
+def activate(x, first, rows, bias, kind, out):
+    """x += bias in rows ``first ...``, and the activation of that into out."""
     number = x.dtype.type
     zero, one, a, b = number(0), number(1), number(GELU_A), number(GELU_B)
     for i in range(rows):
         row, new = x[first + i], out[i]
+        if bias.size and kind == 0:
+            for d in range(row.size):
+                z = row[d] + bias[d]
+                row[d] = z
+                new[d] = z / (one + exp(z * (a + b * z * z)))
+            continue
+        if bias.size:
+            for d in range(row.size):
+                row[d] += bias[d]
         if kind == 0:
             for d in range(row.size):
                 z = row[d]

@@ -7,7 +7,13 @@ import sys
 
 import numpy as np
 
-from minitx.kernels import compiled, compiled_attention, compiled_heads, compiled_mlp
+from minitx.kernels import (
+    compiled,
+    compiled_attention,
+    compiled_heads,
+    compiled_linear,
+    compiled_mlp,
+)
 
 
 def warm_up(progress=None, dtype=np.float32):
@@ -38,7 +44,7 @@ def _silent(done, total, name):
 
 def _dispatchers():
     """The compiled loops of this and the attention module."""
-    for module in (compiled, compiled_attention, compiled_heads, compiled_mlp):
+    for module in (compiled, compiled_attention, compiled_heads, compiled_linear, compiled_mlp):
         for value in list(vars(module).values()):
             if hasattr(value, "stats") and hasattr(value, "signatures"):
                 yield value

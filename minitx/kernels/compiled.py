@@ -10,12 +10,12 @@ release the GIL; and they start no threads of their own, because threads of Numb
 BLAS fight for the same cores and turn a step of one millisecond into seventy.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
+# digest of _math.py, _gemm.py, _tiles.py: c660666b6e68
 from __future__ import annotations
 
 import numpy as np
 
-from minitx.kernels import reference
+from minitx.kernels import memory, reference
 from minitx.kernels._arrays import integers, plain, rows, takes, vector
 from minitx.kernels._math import exp, kernel, maximum
 from minitx.kernels.compiled_attention import (  # noqa: F401
@@ -26,7 +26,10 @@ from minitx.kernels.compiled_attention import (  # noqa: F401
     softmax_backward,
 )
 from minitx.kernels.compiled_heads import attention_block, attention_block_backward  # noqa: F401
+from minitx.kernels.compiled_linear import linear, linear_backward  # noqa: F401
 from minitx.kernels.compiled_mlp import mlp_block, mlp_block_backward  # noqa: F401
+
+memory.keep()
 
 # ---------------------------------------------------------------- log-softmax, cross-entropy
 
@@ -345,40 +348,7 @@ def _silu_backward(g, x, gx):
         gx[i] = g[i] * s * (one + x[i] * (one - s))
 
 
-# ---------------------------------------------------------------- linear, embedding, optimiser
-
-
-def linear(x, weight, bias=None):
-    if not takes(x, weight, bias) or x.ndim == 1:
-        return reference.linear(x, weight, bias)
-    y = np.empty((*x.shape[:-1], weight.shape[0]), x.dtype)
-    if y.size == 0:
-        return y
-    flat = y.reshape(-1, y.shape[-1])
-    np.matmul(rows(x), weight.T, out=flat)  # one large product, not one for each leading index
-    if bias is not None:
-        flat += bias
-    return y
-
-
-def linear_backward(g, x, weight, has_bias=True):
-    if not takes(x, g, weight) or x.ndim == 1:
-        return reference.linear_backward(g, x, weight, has_bias)
-    g_rows, x_rows = rows(g), rows(x)
-    gx = np.matmul(g_rows, weight).reshape(x.shape)
-    gw = np.matmul(g_rows.T, x_rows)
-    if not has_bias:
-        return gx, gw, None
-    gb = np.zeros(g_rows.shape[1], g.dtype)
-    _sum_rows(g_rows, gb)
-    return gx, gw, gb
-
-
-@kernel
-def _sum_rows(x, total):
-    for i in range(x.shape[0]):
-        for d in range(x.shape[1]):
-            total[d] += x[i, d]
+# ---------------------------------------------------------------- embedding, optimiser
 
 
 def embedding_backward(g, tokens, vocab):

@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
+# digest of _math.py, _gemm.py, _tiles.py: c660666b6e68
 from __future__ import annotations
 
 import numpy as np
@@ -18,8 +18,9 @@ from minitx.kernels._gemm import address, multiply, pack, pack_transposed
 from minitx.kernels._math import exp, kernel, maximum, part
 from minitx.kernels._tiles import (
     NORMS,
-    add_bias,
     add_rows,
+    fill_bias,
+    fill_residual,
     norm_backward,
     normalise,
     normalise_again,
@@ -134,8 +135,11 @@ def _take(space, place, rows, columns):
 
 
 @part
-def _see(scores, t0, n, seen, padded, mask, which, bias, head, scale):
-    """Raw products become scores: scaled, biased, -inf where the mask forbids; zero width is padded."""
+def _see(scores, t0, n, seen, mask, which, bias, head, scale):
+    """Raw products become scores: scaled, biased, -inf where the mask forbids.
+
+    Without bias and mask there is nothing to do: `_weigh` multiplies by the scale in its exp.
+    """
     never = scores.dtype.type(-np.inf)
     for i in range(n):
         row = scores[i]
@@ -153,25 +157,23 @@ def _see(scores, t0, n, seen, padded, mask, which, bias, head, scale):
 
 
 @part
-def _weigh(row, seen, off_by_one):
-    """Softmax of the first scores of a row, in place; returns log of the denominator."""
+def _weigh(row, seen, scale, off_by_one):
+    """exp(scale * (score - peak)) of a row, in place; returns log of the softmax's denominator and
+    the factor that is still missing."""
     zero, one = row.dtype.type(0), row.dtype.type(1)
     peak = maximum(row[:seen])
     if off_by_one and peak < zero:
         peak = zero
     if peak == -np.inf:
         peak = zero
-    total = exp(-peak) if off_by_one else zero
+    total = exp(-peak * scale) if off_by_one else zero
     for s in range(seen):
-        e = exp(row[s] - peak)
+        e = exp(scale * (row[s] - peak))
         row[s] = e
         total += e
     if total == zero:  # nothing allowed: with infinity here, exp(score - lse) stays zero
-        return row.dtype.type(np.inf)
-    share = one / total
-    for s in range(seen):
-        row[s] *= share
-    return np.log(total) + peak
+        return row.dtype.type(np.inf), one
+    return np.log(total) + scale * peak, one / total
 
 
 @kernel
@@ -206,17 +208,20 @@ def _forward(
     at += 2 * (T + WIDEST) * (K + WIDEST)
     wide = (T + WIDEST - 1) // WIDEST * WIDEST + 16
     scores = _take(mine, at, QUERIES, wide)
+    missing = np.empty(QUERIES, x.dtype)
+    plain_scores = scale > 0 and not bias.size and not mask.size
+    in_exp = factor if plain_scores else x.dtype.type(1)
     step = 3 * W
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
-        product(h, 0, 0, n, D, q_packed, W, edge, qkv, top, 0, False)
-        product(h, 0, 0, n, D, k_packed, W, edge, qkv, top, W, False)
-        product(h, 0, 0, n, D, v_packed, W, edge, qkv, top, 2 * W, False)
-        add_bias(qkv, top, n, 0, bq)
-        add_bias(qkv, top, n, W, bk)
-        add_bias(qkv, top, n, 2 * W, bv)
+        fill_bias(qkv, top, n, 0, W, bq)
+        fill_bias(qkv, top, n, W, W, bk)
+        fill_bias(qkv, top, n, 2 * W, W, bv)
+        product(h, 0, 0, n, D, q_packed, W, edge, qkv, top, 0, True)
+        product(h, 0, 0, n, D, k_packed, W, edge, qkv, top, W, True)
+        product(h, 0, 0, n, D, v_packed, W, edge, qkv, top, 2 * W, True)
         if cos.size:
             turn(qkv, top, n, 0, 2 * H, K, top, cos, sin, False)
         for b in range(b0, b1):
@@ -241,21 +246,22 @@ def _forward(
                         number, t1 - t0, padded, K, address(qkv, (start + t0) * step + left), step,
                         1, address(keys, 0), K, address(edge, 0), address(scores, 0), wide, False,
                     )  # fmt: skip
-                    _see(scores, t0, t1 - t0, seen, padded, mask, b, bias, head, factor)
+                    if not plain_scores:
+                        _see(scores, t0, t1 - t0, seen, mask, b, bias, head, factor)
                     for i in range(t1 - t0):
                         row_seen = t0 + i + 1 if causal else T
-                        lse[b, head, t0 + i] = _weigh(scores[i], row_seen, off_by_one)
+                        log, missing[i] = _weigh(scores[i], row_seen, in_exp, off_by_one)
+                        lse[b, head, t0 + i] = log
                         scores[i, row_seen:padded] = number
                     multiply(
                         number, t1 - t0, K, seen, address(scores, 0), wide, 1, address(values, 0), T,
                         address(edge, 0), address(z, (start + t0) * W + left), W, False,
                     )  # fmt: skip
-        product(z, top, 0, n, W, o_packed, D, edge, y, top, 0, False)
-        add_bias(y, top, n, 0, bo)
-        if residual:
-            for i in range(top, top + n):
-                for d in range(D):
-                    y[i, d] += x[i, d]
+                    for i in range(t1 - t0):
+                        for d in range(left, left + K):
+                            z[start + t0 + i, d] *= missing[i]
+        fill_residual(x, top, n, bo, residual, y)
+        product(z, top, 0, n, W, o_packed, D, edge, y, top, 0, True)
 
 
 @kernel
@@ -316,6 +322,8 @@ def _backward(
     g_wo, total = total[: W * D].reshape(D, W), total[W * D :]
     g_bo = total[: bo.size]
 
+    plain_scores = not bias.size and not mask.size
+    in_exp = factor if plain_scores else x.dtype.type(1)
     step, g_step = 3 * W, 3 * W + 16
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
@@ -350,7 +358,8 @@ def _backward(
                         number, m, padded, K, gz_at, W, 1, address(values, 0), K, address(edge, 0),
                         address(slopes, 0), wide, False,
                     )  # fmt: skip
-                    _see(weights, t0, m, seen, padded, mask, b, bias, head, factor)
+                    if not plain_scores:
+                        _see(weights, t0, m, seen, mask, b, bias, head, factor)
                     for i in range(m):
                         row_seen = t0 + i + 1 if causal else T
                         dot = number
@@ -358,7 +367,7 @@ def _backward(
                             dot += gz[local + t0 + i, left + d] * z[start + t0 + i, left + d]
                         w_row, s_row, log = weights[i], slopes[i], lse[b, head, t0 + i]
                         for s in range(row_seen):
-                            w_row[s] = exp(w_row[s] - log)
+                            w_row[s] = exp(in_exp * w_row[s] - log)
                             s_row[s] = factor * w_row[s] * (s_row[s] - dot)
                         w_row[row_seen:padded] = number
                         s_row[row_seen:padded] = number

@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: c6b33b32ba25
+# digest of _math.py, _gemm.py, _tiles.py: c660666b6e68
 from __future__ import annotations
 
 import numpy as np
@@ -18,8 +18,8 @@ from minitx.kernels._tiles import (
     NORMS,
     activate,
     activate_backward,
-    add_bias,
     add_rows,
+    fill_residual,
     norm_backward,
     normalise,
     normalise_again,
@@ -117,14 +117,9 @@ def _forward(
         n = min(TILE, N - top)
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
         product(h, 0, 0, n, D, up_packed, M, edge, pre, top, 0, False)
-        add_bias(pre, top, n, 0, up_bias)
-        activate(pre, top, n, activation, act)
-        product(act, 0, 0, n, M, down_packed, D, edge, y, top, 0, False)
-        add_bias(y, top, n, 0, down_bias)
-        if residual:
-            for i in range(top, top + n):
-                for d in range(D):
-                    y[i, d] += x[i, d]
+        activate(pre, top, n, up_bias, activation, act)
+        fill_residual(x, top, n, down_bias, residual, y)
+        product(act, 0, 0, n, M, down_packed, D, edge, y, top, 0, True)
 
 
 @kernel
