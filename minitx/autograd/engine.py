@@ -182,8 +182,9 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
         out.grad = out.grad_buffer = out._node = None
         out.requires_grad = recorded
         if recorded:
-            if y.dtype.kind == "f":
-                out._node = Node(name, rules, parents, y.shape, y.dtype)
+            dtype = y.dtype
+            if dtype.kind == "f":
+                out._node = Node(name, rules, parents, y.shape, dtype)
             else:  # integers do not vary smoothly
                 out.requires_grad = False
         return out
@@ -220,11 +221,9 @@ def _constant(a):
 def _describe(name, parameters, arrays, error) -> str:
     names = list(parameters)[: len(arrays)]
     names += [f"input {i}" for i in range(len(names), len(arrays))]
-    shown = [
-        f"{k} {a.shape}" if isinstance(a, np.ndarray) else f"{k} {a!r}"
-        for k, a in zip(names, arrays, strict=True)
-    ]
-    return f"{name} cannot take {', '.join(shown)}: {error}."
+    shown = [getattr(a, "shape", repr(a)) for a in arrays]
+    inputs = ", ".join(f"{k} {a}" for k, a in zip(names, shown, strict=True))
+    return f"{name} cannot take {inputs}: {error}."
 
 
 # ------------------------------------------------------------------------------------ backward
@@ -334,15 +333,17 @@ def _visit(node: Node, retain_graph: bool) -> None:
             raise MinitxError(f"{node.name} has no gradient by its input {i}: detach() that input.")
         if type(grad) is not ndarray:
             grad = np.asarray(grad)
-        if grad.shape != parent.shape:
-            grad = unbroadcast(grad, parent.shape, node.name)
-        if grad.dtype is not parent.dtype and grad.dtype != parent.dtype:
-            grad = _cast(grad, parent.dtype, node.name)
+        leaf = type(parent) is not Node
+        like = parent.data if leaf else parent
+        if grad.shape != like.shape:
+            grad = unbroadcast(grad, like.shape, node.name)
+        if grad.dtype is not like.dtype and grad.dtype != like.dtype:
+            grad = _cast(grad, like.dtype, node.name)
         if _detecting and not _finite(grad) and _finite(g):
             raise MinitxError(f"{node.name} made the first NaN or infinity, in the backward pass.")
         # Is it ours to write to? Not if it is g itself, or a view of g or of who knows what.
         ours = grad is not g and grad.base is None
-        if type(parent) is not Node:
+        if leaf:
             _add_to_leaf(parent, grad, ours)
         elif parent.grad is None:
             parent.grad = grad
