@@ -20,11 +20,11 @@ seeds = st.integers(0, 2**32 - 1)
 @st.composite
 def configs(draw, **fixed) -> TransformerConfig:
     """A small float64 config with every choice left open that is not fixed."""
-    kinds = fixed.pop("kinds", KINDS)
+    kinds, masks = fixed.pop("kinds", KINDS), fixed.pop("masks", CAUSAL)
     choices = {
         "positions": st.sampled_from(SCHEMES),
         "attention": st.sampled_from(kinds),
-        "mask": st.sampled_from(CAUSAL),
+        "mask": st.sampled_from(masks),
         "gate": st.sampled_from(sorted(GATES)),
         "norm": st.sampled_from(["layernorm", "rmsnorm", "none"]),
         "norm_position": st.sampled_from(["pre", "post"]),

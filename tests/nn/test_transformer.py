@@ -10,9 +10,58 @@ from hypothesis import strategies as st
 from minitx.autograd import ops
 from minitx.errors import MinitxError
 from minitx.nn import Transformer, TransformerConfig, positions_in_segments
+from tests.nn import plain
 from tests.nn.small import CACHED_KINDS, CAUSAL, KINDS, SCHEMES, build, configs, seeds, tokens_for
 
 SMALL = TransformerConfig(vocab_size=7, max_len=12, d_model=8, n_heads=2, dtype="float64")
+
+
+CHOICES = [
+    *({"positions": name} for name in SCHEMES),
+    *({"attention": kind} for kind in KINDS),
+    *({"attention": kind, "gate": gate} for kind in KINDS for gate in ("head", "elementwise")),
+    *(
+        {"norm": n, "norm_position": p}
+        for n in ("layernorm", "rmsnorm", "none")
+        for p in ("pre", "post")
+    ),
+    *({"mlp": name} for name in ("gelu", "relu", "swiglu", "none")),
+    {"mask": "bidirectional"},
+    {"mask": "prefix", "prefix_len": 3},
+    {"mask": "window_sinks", "window": 2, "n_sinks": 1},
+    {"mask": "sliding_window", "window": 2},
+    {"tied": True},
+    {"residual": False},
+    {"bias": False},
+    {"final_norm": False},
+    {"key_bias": True},
+    {"sink_logit": True},
+    {"key_bias": True, "sink_logit": True, "attention": "softmax1", "positions": "alibi"},
+]
+
+
+# --- meaning
+
+
+@given(configs(masks=[*CAUSAL, "bidirectional", "prefix"]), seeds)
+def test_every_config_means_what_plain_numpy_says(config, seed):
+    model = build(config, seed)
+    tokens = tokens_for(config, seed, 6)
+    got, state = model(tokens).data, model.state_dict()
+    for b in range(2):
+        expected = plain.forward(config, state, tokens[b])
+        assert np.allclose(got[b], expected, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("changes", CHOICES, ids=lambda c: "-".join(map(str, c.values())))
+def test_no_choice_is_left_out(changes):
+    """The same for each single choice, so that none hangs on luck."""
+    base = {"d_model": 6, "d_head": 4, "d_mlp": 8, "window": 3, "n_sinks": 1, "prefix_len": 2}
+    config = SMALL.replace(**{**base, "init_std": 0.7, "embed_std": 1.0, **changes})
+    model = build(config, 2)
+    tokens = tokens_for(config, 2, 6)
+    expected = plain.forward(config, model.state_dict(), tokens[0])
+    assert np.allclose(model(tokens).data[0], expected, rtol=1e-8, atol=1e-8)
 
 
 # --- causality and symmetry
@@ -127,29 +176,8 @@ def test_fused_features_add_up():
 
 # --- gradients of the whole model
 
-VARIANTS = [
-    *({"positions": name} for name in SCHEMES),
-    *({"attention": kind} for kind in KINDS),
-    *({"attention": kind, "gate": gate} for kind in KINDS for gate in ("head", "elementwise")),
-    *(
-        {"norm": n, "norm_position": p}
-        for n in ("layernorm", "rmsnorm", "none")
-        for p in ("pre", "post")
-    ),
-    *({"mlp": name} for name in ("gelu", "relu", "swiglu", "none")),
-    {"mask": "bidirectional"},
-    {"mask": "sliding_window", "window": 2},
-    {"tied": True},
-    {"residual": False},
-    {"bias": False},
-    {"final_norm": False},
-    {"key_bias": True},
-    {"sink_logit": True},
-    {"key_bias": True, "sink_logit": True, "attention": "softmax1", "positions": "alibi"},
-]
 
-
-@pytest.mark.parametrize("changes", VARIANTS, ids=lambda c: "-".join(map(str, c.values())))
+@pytest.mark.parametrize("changes", CHOICES, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("in_steps", [False, True])
 def test_gradients_of_every_parameter(changes, in_steps):
     """Along a random direction in each parameter, against central differences."""
