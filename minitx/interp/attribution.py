@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.autograd import Tensor
+from minitx.autograd import Tensor, enable_grad
 from minitx.errors import MinitxError, ShapeError, choose
 from minitx.interp.running import frozen
 from minitx.nn import LayerNorm
@@ -229,10 +229,9 @@ def logit_lens(model: Any, cache: Mapping, norm: str = "own") -> np.ndarray:
     """
     choose(dict.fromkeys(("own", "final")), norm, "norm convention")
     L = model.config.n_layers
-    names = [("resid_pre", 0), *(("resid_post", i) for i in range(L))] if L else [("embed",)]
+    streams = [cache["resid_pre", 0]] if L else [decompose_resid(model, cache).total]
     rows = []
-    for name in names:
-        x = cache[name] if len(name) == 2 else cache[name[0]]
+    for x in [*streams, *(cache["resid_post", i] for i in range(L))]:
         if model.config.final_norm and not _is_identity(model.ln_final):
             scale = cache["ln_final.hook_scale"] if norm == "final" else _scale(model.ln_final, x)
             x = _normalised(model.ln_final, x, scale)
@@ -285,7 +284,7 @@ def gradients(
         probes[hook.name] = Tensor(np.zeros_like(activation.data), requires_grad=True)
         return activation + probes[hook.name]
 
-    with frozen(model):
+    with frozen(model), enable_grad():  # also where the caller has switched gradients off
         hooks = [*fwd_hooks, *((name, watch) for name in names)]
         value = metric(model.run_with_hooks(tokens, hooks, **model_kwargs))
         if not isinstance(value, Tensor) or value.size != 1:

@@ -343,6 +343,7 @@ def amnesic_projection(
     array [F, n]
         Orthonormal columns; n = 0 when there was nothing to forget.
     """
+    choose(dict.fromkeys(("logistic", "ridge")), kind, "probe")
     x, y = _features(x), np.asarray(y)
     _same_length(x, y)
     mean = x.mean(0)

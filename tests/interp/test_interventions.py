@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitx.autograd import ops
+from minitx.autograd import no_grad, ops
 from minitx.errors import MinitxError, ShapeError
 from minitx.interp import interventions as iv
 from minitx.interp import patching, running
+from minitx.interp.attribution import decompose_resid, gradients, logit_lens
 from minitx.nn import Transformer, TransformerConfig
 
 
@@ -245,6 +246,24 @@ def test_gradients_flow_through_what_is_left(model, tokens):
     assert not ablated[:, 1].any()
     assert np.abs(ablated[:, 0]).max() > 1e-6
     model.zero_grad()
+
+
+def test_gradients_are_found_where_they_are_switched_off(model, tokens):
+    with no_grad():
+        _, grads, _ = gradients(model, tokens, lambda logits: ops.sum(logits), "hook_embed")
+    assert np.abs(grads["hook_embed"]).max() > 0
+    assert all(p.grad is None for p in model.parameters())
+    with pytest.raises(MinitxError, match="scalar Tensor"):
+        gradients(model, tokens, lambda logits: float(logits.data.sum()), "hook_embed")
+
+
+def test_a_model_without_blocks_has_a_lens_and_a_decomposition(tokens):
+    model = make(n_layers=0)
+    logits, cache = model.run_with_cache(tokens)
+    same(logit_lens(model, cache)[0], logits.data)
+    assert decompose_resid(model, cache).labels == ["embed", "pos_embed"]
+    with pytest.raises(MinitxError, match="between 0 and 0"):
+        decompose_resid(model, cache, layer=1)
 
 
 def test_analyses_switch_dropout_off_and_on_again(tokens):

@@ -143,3 +143,5 @@ def test_amnesic_projection_forgets_its_label_and_keeps_others(kind, rng):
 def test_amnesic_projection_has_nothing_to_remove_from_noise(rng):
     x, y = rng.normal(size=(5000, 2)), rng.integers(0, 2, 5000)
     assert probes.amnesic_projection(x, y, tolerance=0.05).shape == (2, 0)
+    with pytest.raises(MinitxError, match="Known: logistic, ridge"):
+        probes.amnesic_projection(x, y, kind="lasso")
