@@ -122,8 +122,8 @@ class CopySuppression(Experiment):
         low, high = mean(results, "permutation", "score_max"), mean(results, "topics", "score_min")
         return plots.suptitle(
             fig,
-            f"Heads suppress what cannot return (copying score at most {low:+.2f}) "
-            f"and copy what can (at least {high:+.2f})",
+            f"Copying score of the heads: at most {low:+.2f} where nothing returns,\n"
+            f"at least {high:+.2f} where what was seen returns",
         )
 
 
@@ -153,6 +153,8 @@ def _circuit(ax: Axes, results: Results, name: str) -> None:
     circuit = results[name][0]["circuit"]
     largest = np.abs(circuit).max()
     ax.imshow(circuit, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
+    ax.set_xticks(range(0, len(circuit), 5))
+    ax.set_yticks(range(0, len(circuit), 5))
 
 
 def _scores(ax: Axes, results: Results) -> None:

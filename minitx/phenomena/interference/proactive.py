@@ -221,7 +221,7 @@ LOOKS = {
     "RoPE": plots.SERIES[2],
     "learned": plots.SERIES[3],
     "selective": plots.CONTROL,
-    "trained to 16": plots.Look(plots.OKABE_ITO["yellow"], "v", "--", "///", filled=False),
+    "trained to 16": plots.Look(plots.OKABE_ITO["sky"], "v", "--", "///", filled=False),
 }
 YOKED = plots.Look("0.35", "s", ":", "", filled=False)
 
@@ -243,7 +243,7 @@ def _curves(ax: Axes, results: Results) -> None:
     ax.set_ylim(-0.02, 1.05)
     plots.label(
         ax,
-        "Accuracy falls with the logarithm of the updates",
+        "Accuracy falls with log U",
         x="times that the key asked for was written (U)",
         y="accuracy (chance 0.03)",
     )
@@ -262,9 +262,9 @@ def _errors(ax: Axes, results: Results) -> None:
     ax.set_ylim(0, 0.6)
     plots.label(
         ax,
-        "NoPE answers with a recent stale value",
+        "Stale answers of NoPE by lag",
         x="lag (1 = the last value but one)",
-        y="share of overwritten values answered",
+        y="share of the stale answers",
     )
 
 
