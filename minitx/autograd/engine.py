@@ -26,7 +26,7 @@ from contextlib import ContextDecorator, contextmanager
 import numpy as np
 from numpy import ndarray
 
-from minitx.autograd.tensor import Tensor
+from minitx.autograd.tensor import Tensor, as_array
 from minitx.errors import MinitxError, ShapeError
 
 _next_serial = itertools.count().__next__
@@ -160,7 +160,7 @@ def primitive(function: Callable) -> Callable[..., Tensor]:
             elif type(a) is ndarray or len(arrays) >= required:
                 arrays.append(a)
             elif required == 1:
-                arrays.append(np.asarray(a))
+                arrays.append(as_array(a))
             else:
                 arrays.append(a if type(a) is float or type(a) is int else _constant(a))
             parents.append(None)

@@ -83,11 +83,10 @@ def negative(x):
 
 @primitive
 def power(a, b):
-    """``a ** b``. The gradient by ``a`` where b = 0 is 0, also at a = 0; that by ``b`` too."""
+    """``a ** b``. The gradient by ``a`` is 0 where b = 0, and the one by ``b`` where a = 0."""
     y = a**b
     less = b - (b != 0)  # the exponent b - 1, except that 0 * 0**(-1) would be NaN
-    log = lambda: np.log(np.where(a == 0, 1, a))  # noqa: E731
-    return y, lambda g: g * (b * a**less), lambda g: g * (y * log())
+    return y, lambda g: g * (b * a**less), lambda g: g * (y * np.log(np.where(a == 0, 1, a)))
 
 
 # ---------------------------------------------------------------- functions of each element

@@ -56,7 +56,7 @@ class Tensor:
     __array_ufunc__ = None
 
     def __init__(self, data, requires_grad: bool = False):
-        self.data = data.data if isinstance(data, Tensor) else _to_array(data)
+        self.data = data.data if isinstance(data, Tensor) else as_array(data)
         self.grad: np.ndarray | None = None
         self.requires_grad = False
         self._node = None
@@ -339,14 +339,14 @@ class Tensor:
 def tensor(data, requires_grad: bool = False, dtype=None) -> Tensor:
     """A new leaf with its own copy of ``data``; see `Tensor` for dtypes and errors."""
     data = data.data if isinstance(data, Tensor) else data
-    return Tensor(_to_array(data).astype(dtype, copy=True), requires_grad)
+    return Tensor(as_array(data).astype(dtype, copy=True), requires_grad)
 
 
 def _values(x):
     return x.data if isinstance(x, Tensor) else x
 
 
-def _to_array(data) -> np.ndarray:
+def as_array(data) -> np.ndarray:
     if isinstance(data, list | tuple) and any(isinstance(x, Tensor) for x in data):
         raise MinitxError(
             "A list of tensors would lose its gradients: use ops.stack or ops.concatenate."
