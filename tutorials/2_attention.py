@@ -203,6 +203,7 @@ config = tx.TransformerConfig(
     positions="rotary",
     mlp="none",
     bias=False,
+    norm_bias=True,
 )
 model = tx.Transformer(config, rng=np.random.default_rng(seed))
 print("parameters:", sum(p.size for p in model.parameters()))

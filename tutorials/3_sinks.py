@@ -51,6 +51,7 @@ config = tx.TransformerConfig(
     positions="rotary",
     mlp="none",
     bias=False,
+    norm_bias=True,
 )
 model = tx.Transformer(config, rng=np.random.default_rng(seed))
 batch = task.sample(64, np.random.default_rng(seed + 1))
@@ -145,7 +146,7 @@ plots.suptitle(fig, "The head looks where there is least")
 # - **evict** it: set its weight to 0 and scale the others up until they sum to one again. (This is what
 #   happens when a streaming model drops the first token from its cache.)
 #
-# **Question.** Which of the two hurts?
+# **Question.** After which of the two does the head *say* more? And which of them makes predictions worse?
 
 
 # %%
@@ -160,33 +161,42 @@ def evict(pattern, hook):
     return others / (others.sum(axis=-1, keepdims=True) + 1e-9)
 
 
-def idle_loss(hooks):
-    logits = model.run_with_hooks(batch.tokens, fwd_hooks=hooks)
+def look_at(change):
+    """How much the head adds at idle tokens (relative to its work), and the loss there in nats."""
+    hooks = [] if change is None else [("blocks.0.attn.hook_pattern", change)]
+    with model.hooks(fwd_hooks=hooks):
+        logits, cache = model.run_with_cache(batch.tokens)
+    idle = batch.info["normal"]
+    said = np.linalg.norm(cache["attn_out", 0], axis=-1)  # [batch, position]
     losses = tx.ops.cross_entropy(logits, batch.targets, reduction="none").numpy()
-    return losses[:, 1:][batch.info["normal"][:, 1:]].mean()
+    return said[idle].mean() / said[triggers].mean(), losses[idle].mean()
 
 
-point = "blocks.0.attn.hook_pattern"
-losses = {
-    "as trained": idle_loss([]),
-    "first token silenced": idle_loss([(point, silence)]),
-    "first token evicted": idle_loss([(point, evict)]),
-}
-fig, ax = plots.figure(panel=(5.6, 3.4))
-ax.bar(
-    list(losses), list(losses.values()), color=[plots.look(n).color for n in range(3)], width=0.6
-)
-for place, value in enumerate(losses.values()):
-    ax.annotate(f"{value:.2f}", (place, value), ha="center", va="bottom")
-plots.label(
-    ax, "Its value does not matter; its place does", y="loss at idle tokens (nats)", wrap=60
-)
-plots.suptitle(fig, "Two interventions")
+seen = {"as trained": look_at(None), "silenced": look_at(silence), "evicted": look_at(evict)}
+
+fig, axes = plots.figure(ncols=2)
+for which, (ax, title, unit) in enumerate(
+    (
+        (axes[0], "What the head says when idle", "relative to when it works"),
+        (axes[1], "The loss when idle", "nats"),
+    )
+):
+    heights = [numbers[which] for numbers in seen.values()]
+    ax.bar(list(seen), heights, color=[plots.look(n).color for n in range(3)], width=0.6)
+    for place, value in enumerate(heights):
+        ax.annotate(f"{value:.3f}", (place, value), ha="center", va="bottom")
+    plots.label(ax, title, y=unit)
+plots.suptitle(fig, "The sink keeps the head quiet")
 
 # %% [markdown]
-# Silenced, nothing changes: there was nothing to fetch. Evicted, the weight that was parked there falls
-# onto tokens that do have values, and the loss rises. The sink carries no information. It is a **place to
-# put weight**.
+# Silenced, nothing changes: there was nothing to fetch. Evicted, the head speaks up: the weight that was
+# parked falls onto tokens that do have values. So the sink carries no information. It is a **place to put
+# weight**.
+#
+# Look at the loss before you believe too much. It hardly moves: here the next token is so easy to predict,
+# and the parked weight is spread over so many others, that the noise drowns. Where tokens are harder to
+# predict and only the last few are remembered, eviction costs a good deal: this is what breaks large models
+# in a stream. `minitx run sinks.streaming` measures it, with a control.
 #
 # ## 4. What makes it go away?
 #
@@ -254,8 +264,9 @@ for claim in experiment.claims[:9]:
 # ## What to take with you
 #
 # - Softmax forces a head to look somewhere. A sink is where it looks when it has nothing to say.
-# - The sink's value is drained: it can be silenced for free, but not evicted.
-# - A picture suggests, an intervention decides, and a control tells you why.
+# - The sink's value is drained: silence it and nothing changes; evict it and the head makes noise.
+# - A picture suggests, an intervention decides, and a control tells you why. What an effect costs is yet
+#   another question.
 #
 # **Try next.** Put `"no_bos"` and `"weight_decay"` into `arms`. Change `silence` so that it hits the
 # *second* token. Take `steps = 150`: is the sink there before the copies are perfect?

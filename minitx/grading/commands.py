@@ -111,7 +111,8 @@ def start(name: str, folder: Path = Path()) -> list[Path]:
     Raises
     ------
     MinitxError
-        If the exercise is unknown, its file exists already, or the folder cannot be written.
+        If the exercise is unknown, its file exists already (for ``all``: every file does), or the
+        folder cannot be written.
     """
     names = list(exercises()) if name == "all" else [exercise(_stem(name)).name]
     written = []
@@ -130,6 +131,8 @@ def start(name: str, folder: Path = Path()) -> list[Path]:
         except OSError as error:
             raise MinitxError(f"Cannot write {target}: {error.strerror}.") from None
         written.append(target)
+    if not written:
+        raise MinitxError(f"All exercises are in {folder} already; nothing was written.")
     return written
 
 
@@ -164,7 +167,9 @@ def _find(name: str | None, target: Path | None) -> list[tuple[Exercise, Path]]:
     return [(wanted, file)]
 
 
-def grade_files(name: str | None, target: Path | None, seed: int = 0) -> list[Grade]:
+def grade_files(
+    name: str | None, target: Path | None, seed: int = 0, remember: bool = True
+) -> list[Grade]:
     """Grade one file, or every exercise of a folder (one that was not started gets no points).
 
     Parameters
@@ -175,6 +180,8 @@ def grade_files(name: str | None, target: Path | None, seed: int = 0) -> list[Gr
         A file or a folder; the working directory by default.
     seed : int
         The same seed draws the same inputs.
+    remember : bool
+        Whether to note the points in the folder, for the list of exercises.
 
     Raises
     ------
@@ -199,7 +206,8 @@ def grade_files(name: str | None, target: Path | None, seed: int = 0) -> list[Gr
             parts = [PartResult(part, what="not started.") for part in each.parts]
             missing = f"There is no file {file.name}."
             grades.append(Grade(each, file.name, parts, missing, started=False))
-    _write_progress(found[0][1].parent, grades)
+    if remember:
+        _write_progress(found[0][1].parent, grades)
     return grades
 
 
@@ -276,7 +284,7 @@ def _grade_class(
     writer = csv.writer(table)
     writer.writerow(["student", *names, "points"])
     for folder in students:
-        grades = grade_files("all", folder, seed)
+        grades = grade_files("all", folder, seed, remember=False)
         everything &= all(grade.passed for grade in grades)
         points = [grade.points for grade in grades]
         writer.writerow([folder.name, *(f"{p:g}" for p in points), f"{sum(points):g}"])

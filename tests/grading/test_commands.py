@@ -105,6 +105,8 @@ def test_start_never_overwrites(tmp_path):
         commands.start("unbroadcast", tmp_path)
     assert len(commands.start("all", tmp_path)) == 5
     assert path.read_text() == "mine"
+    with pytest.raises(MinitxError, match="nothing was written"):
+        commands.start("all", tmp_path)
     with pytest.raises(MinitxError, match="Known: "):
         commands.start("unbrodcast", tmp_path)
     with pytest.raises(MinitxError, match="Cannot write"):
@@ -155,6 +157,7 @@ def test_a_class_is_graded_in_one_go(tmp_path):
     table = tmp_path / "grades.csv"
     code, said = run(str(tmp_path), None, csv_file=table)
     assert code == 1 and "ada: 10 points" in said and "bob: 0 points" in said
+    assert not list(tmp_path.glob("*/.*"))  # students' folders are left as they were handed in
     rows = list(csv.DictReader(table.open()))
     assert [(row["student"], row["points"]) for row in rows] == [("ada", "10"), ("bob", "0")]
 
