@@ -161,8 +161,8 @@ class Capacity(Experiment):
         linear, softmax = (mean(results, name, "error_65") for name in ("linear", "softmax"))
         return plots.suptitle(
             fig,
-            f"With one pair more than its width an additive memory has {linear:.2f} times as much "
-            f"error as signal; softmax {softmax:.0e}",
+            f"One pair more than its width: error / signal is {linear:.2f} for addition,\n"
+            f"{softmax:.0e} for softmax",
         )
 
 
