@@ -117,9 +117,10 @@ class Sequential(Experiment):
     mechanism = (
         "All tables of facts share one network and one set of labels. Gradient descent on a new table "
         "has no reason to spare what an old one needs, so the old answers are overwritten. Training on "
-        "everything at once shows that there was room for all. Rehearsing a few old facts keeps those; "
-        "a penalty on the weights that mattered (EWC) buys memory with stiffness: a strong one forgets "
-        "little because it learns little (intransigence); freezing all but the output head likewise."
+        "everything at once shows that there was room for all. Rehearsing a few old facts keeps those. A "
+        "penalty on the weights that mattered (EWC) buys memory with stiffness: a strong one forgets "
+        "little because it learns little (intransigence). Freezing everything below the output head "
+        "should do the same, unless what is overwritten is the head itself, which all tables share."
     )
     source = (
         "McCloskey & Cohen (1989); Kirkpatrick et al. (2017), EWC; Chaudhry et al. (2018), Riemannian "
