@@ -1,137 +1,133 @@
-"""What one node of a graph costs, on arrays so small that nothing else counts.
+"""What one node of a graph costs, forwards and backwards, on arrays too small to matter.
 
-    python tests/benchmarks/autograd_overhead.py [--nodes 100] [--repeats 30] [--json FILE]
+    python tests/benchmarks/autograd_overhead.py [--json FILE]
 
-A chain of ``nodes`` operations on 2 x 2 float64 arrays, forward alone and forward with backward, in
-minitx and in each peer found installed: MyGrad, HIPS autograd, micrograd (numbers, not arrays),
-PyTorch. The contenders take turns; the figure is the least CPU time over the repeats, per node, so
-that a busy machine disturbs little. Two chains: ``multiply`` uses the leaf again at each step (two
-inputs, both need gradients), ``tanh`` has one input.
+A chain ``x = x * a + b`` of some hundred steps on arrays of four numbers (micrograd: on one number),
+forwards and backwards; microseconds for each operation. The contenders take turns; those that are not
+installed are left out: MyGrad, HIPS autograd, micrograd, PyTorch.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np  # noqa: E402
 
-X = np.full((2, 2), 0.9)
-CHAINS = ("multiply", "tanh")
+STEPS, SIZE = 200, 4  # of x * a + b: two operations each
 
 
-def chain(name, tanh, x, nodes):
-    """The same chain in everyone's operators."""
-    y = x
-    for _ in range(nodes):
-        y = y * x if name == "multiply" else tanh(y)
-    return y
+def chain(x, a, b):
+    """The graph; whatever x is."""
+    for _ in range(STEPS):
+        x = x * a + b
+    return x
 
 
-# Each contender is a function of (chain, nodes) -> (forward, forward_and_backward), two functions
-# without arguments. It raises ImportError if the package is not there.
+def minitx_run():
+    import minitx as tx
+
+    x, a, b = (tx.tensor(np.full(SIZE, v), requires_grad=True) for v in (1.0, 0.5, 0.1))
+
+    def run():
+        x.grad = a.grad = b.grad = None
+        chain(x, a, b).sum().backward()
+        return a.grad[0]
+
+    return run
 
 
-def numpy_alone(name, nodes):
-    """The floor: NumPy's own time for the forward pass, without a graph."""
-    return (lambda: chain(name, np.tanh, X, nodes).sum()), None
+def mygrad_run():
+    import mygrad
+
+    def run():
+        x, a, b = (mygrad.tensor(np.full(SIZE, v)) for v in (1.0, 0.5, 0.1))
+        chain(x, a, b).sum().backward()
+        return a.grad[0]
+
+    return run
 
 
-def minitx(name, nodes):
-    tx = importlib.import_module("minitx")
+def autograd_run():
+    import autograd
+    import autograd.numpy as anp
 
-    def forward():
-        return chain(name, tx.ops.tanh, tx.Tensor(X, requires_grad=True), nodes).sum()
-
-    return forward, lambda: forward().backward()
-
-
-def mygrad(name, nodes):
-    mg = importlib.import_module("mygrad")
-
-    def forward():
-        return chain(name, mg.tanh, mg.tensor(X), nodes).sum()
-
-    return forward, lambda: forward().backward()
+    gradient = autograd.grad(lambda x, a, b: anp.sum(chain(x, a, b)), argnum=(0, 1, 2))
+    inputs = [np.full(SIZE, v) for v in (1.0, 0.5, 0.1)]
+    return lambda: gradient(*inputs)[1][0]
 
 
-def hips_autograd(name, nodes):
-    autograd = importlib.import_module("autograd")
-    anp = importlib.import_module("autograd.numpy")
-    gradient = autograd.grad(lambda x: anp.sum(chain(name, anp.tanh, x, nodes)))
-    return None, lambda: gradient(X)  # it records only while a gradient is asked for
+def micrograd_run():
+    from micrograd.engine import Value
+
+    sys.setrecursionlimit(10_000)  # its walk over the graph is recursive
+
+    def run():
+        x, a, b = Value(1.0), Value(0.5), Value(0.1)
+        chain(x, a, b).backward()
+        return a.grad
+
+    return run
 
 
-def micrograd(name, nodes):
-    value = importlib.import_module("micrograd.engine").Value
-    if name == "tanh":
-        raise ImportError("micrograd has no tanh")
+def torch_run():
+    import torch
 
-    def forward():
-        return chain(name, None, value(0.9), nodes)
-
-    return forward, lambda: forward().backward()
-
-
-def pytorch(name, nodes):
-    torch = importlib.import_module("torch")
     torch.set_num_threads(1)
+    values = [torch.full((SIZE,), v, dtype=torch.float64) for v in (1.0, 0.5, 0.1)]
+    x, a, b = (v.requires_grad_() for v in values)
 
-    def forward():
-        return chain(name, torch.tanh, torch.tensor(X, requires_grad=True), nodes).sum()
+    def run():
+        x.grad = a.grad = b.grad = None
+        chain(x, a, b).sum().backward()
+        return a.grad[0].item()
 
-    return forward, lambda: forward().backward()
+    return run
 
 
-CONTENDERS = (numpy_alone, minitx, mygrad, hips_autograd, micrograd, pytorch)
-
-
-def measure(nodes: int, repeats: int) -> list[dict]:
-    """Microseconds of CPU time for each node, the least over ``repeats``."""
-    runs = []
-    for name in CHAINS:
-        for contender in CONTENDERS:
-            try:
-                forward, both = contender(name, nodes)
-            except ImportError:
-                continue
-            for what, run in (("forward", forward), ("forward_backward", both)):
-                if run is not None:
-                    run()  # what is compiled or cached on first use
-                    runs.append([name, contender.__name__, what, run, float("inf")])
-    for _ in range(repeats):
-        for entry in runs:
-            start = time.process_time()
-            for _ in range(3):
-                entry[3]()
-            entry[4] = min(entry[4], (time.process_time() - start) / 3)
-    rows: dict[tuple, dict] = {}
-    for name, who, what, _, seconds in runs:
-        row = rows.setdefault((name, who), {"chain": name, "contender": who})
-        row[f"{what}_us"] = round(1e6 * seconds / nodes, 3)
-    return list(rows.values())
+MAKERS = {
+    "minitx": minitx_run,
+    "mygrad": mygrad_run,
+    "autograd": autograd_run,
+    "micrograd": micrograd_run,
+    "torch": torch_run,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", metavar="FILE", help="write the numbers here")
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
-    rows = measure(options.nodes, options.repeats)
-    print(f"{'chain':10}{'contender':16}{'forward':>12}{'with backward':>16}   us a node")
-    for row in rows:
-        cells = (row.get("forward_us", ""), row.get("forward_backward_us", ""))
-        print(f"{row['chain']:10}{row['contender']:16}{cells[0]:>12}{cells[1]:>16}")
+    here = [n for n in MAKERS if importlib.util.find_spec(n)]
+    runs = {name: MAKERS[name]() for name in here}
+    answers = {name: float(run()) for name, run in runs.items()}  # also warms up
+    for name, answer in answers.items():
+        if not np.isclose(answer, answers["minitx"]):
+            raise SystemExit(f"{name} finds the gradient {answer}, minitx {answers['minitx']}")
+    times = {name: [] for name in here}
+    for _ in range(options.rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append((time.perf_counter() - start) / (2 * STEPS) * 1e6)
+    result = {}
+    print("| | µs for each operation, forwards and backwards: median | best |\n|---|---|---|")
+    for name in here:
+        result[name] = {"median_us": float(np.median(times[name])), "best_us": min(times[name])}
+        note = " (numbers, not arrays)" if name == "micrograd" else ""
+        print(f"| {name}{note} | {np.median(times[name]):.2f} | {min(times[name]):.2f} |")
     if options.json:
-        options.json.write_text(json.dumps({"nodes": options.nodes, "rows": rows}, indent=1))
+        Path(options.json).write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":
