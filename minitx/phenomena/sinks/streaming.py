@@ -143,7 +143,13 @@ class Streaming(Experiment):
         _curves(left, results, "softmax", "A model that parks on BOS")
         _curves(middle, results, "head_gate", "Control: a model with a head gate")
         middle.sharey(left)
-        left.set_ylim(-0.05, 1.3 * max(left.dataLim.ymax, middle.dataLim.ymax, 0.1))
+        tops = [
+            np.nanmax(run[f"curve_{name}"])
+            for each in results
+            for run in results[each]
+            for name in CURVES
+        ]
+        left.set_ylim(-0.05, 1.3 * max(tops, default=1.0))
         plots.legend(left, loc="upper left")
         _gaps(right, results)
         costs = [mean(results, name, "gap_small") for name in ("softmax", "head_gate")]
@@ -187,7 +193,9 @@ def _curves(ax: Axes, results: Results, name: str, title: str) -> None:
             words = words.format(settings.small, settings.small - 1)
             plots.seed_lines(ax, x, ys, words, role=series, markers=False)
     ax.axvspan(0, settings.length, color="0.94", zorder=0)
-    ax.annotate("lengths seen in training", (2, -0.03), fontsize=plots.FONT["tick"], color="0.3")
+    if name == "head_gate":  # the other panel has the legend there
+        above = ax.get_xaxis_transform()
+        ax.text(3, 0.97, "lengths of\ntraining", transform=above, va="top", color="0.3")
     plots.label(ax, title, "position in the stream", "loss above the floor (nats a token)")
 
 
