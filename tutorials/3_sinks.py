@@ -126,7 +126,7 @@ _, cache = model.run_with_cache(batch.tokens)
 norms = np.linalg.norm(cache["v", 0][:, :, 0], axis=-1)  # [batch, position]
 
 fig, (left, right) = plots.figure(ncols=2)
-shown = 24
+shown = 16
 where = triggers[:, :shown].sum(axis=1).argmax()
 names = [task.name_of(token) for token in batch.tokens[where, :shown]]
 plots.pattern(left, cache["pattern", 0][where, 0, :shown, :shown], tokens=names)
@@ -189,9 +189,9 @@ for which, (ax, title, unit) in enumerate(
 plots.suptitle(fig, "The sink keeps the head quiet")
 
 # %% [markdown]
-# Silenced, nothing changes: there was nothing to fetch. Evicted, the head speaks up: the weight that was
-# parked falls onto tokens that do have values. So the sink carries no information. It is a **place to put
-# weight**.
+# Silenced, hardly anything changes: there was next to nothing to fetch. Evicted, the head speaks up: the
+# weight that was parked falls onto tokens that do have values. So the sink carries no information. It is a
+# **place to put weight**.
 #
 # Look at the loss before you believe too much. It hardly moves: here the next token is so easy to predict,
 # and the parked weight is spread over so many others, that the noise drowns. Where tokens are harder to
@@ -234,8 +234,10 @@ for name, run in runs.items():
 
 # %% [markdown]
 # The variants do the same work, equally well (`no_triggers` has none to do): they differ in where the idle
-# weight goes. Would you have guessed that weight decay, or plain SGD, also makes it go away? People did. It
-# does not: both are arms of the experiment, so that you can see for yourself.
+# weight goes. (A pattern alone can mislead: while its gate is closed, `head_gate` may look anywhere.)
+#
+# Would you have guessed that weight decay, or plain SGD, also makes it go away? People did. It does not:
+# both are arms of the experiment, so that you can see for yourself.
 #
 # ## 5. From a picture to a claim
 #

@@ -3,6 +3,7 @@
     python tutorials/build.py            all of them
     python tutorials/build.py 3 4        only tutorials 3 and 4
     python tutorials/build.py --check    run them, write nothing
+    python tutorials/build.py --text     only text changed: keep the outputs, run nothing
 
 Edit the ``.py`` file, run this, commit both. Needs the extra ``notebooks``
 (``pip install -e '.[notebooks]'``).
@@ -54,7 +55,6 @@ def execute(script: Path, folder: Path, seconds: int = 900):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "COLUMNS": "100",
-        "TERM": "dumb",  # no colour codes in what commands print
     }
     client = NotebookClient(
         notebook, timeout=seconds, kernel_name="python3", resources={"metadata": {"path": folder}}
@@ -65,11 +65,27 @@ def execute(script: Path, folder: Path, seconds: int = 900):
     for cell in notebook.cells:
         cell.metadata.clear()  # when each cell ran: noise in a diff
         for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = re.sub(r"\x1b\[[0-9;]*m", "", output.text)  # colour codes
             if png := output.get("data", {}).get("image/png"):
                 output["data"]["image/png"] = base64.b64encode(
                     smaller(base64.b64decode(png))
                 ).decode()
     return notebook
+
+
+def with_outputs_of(script: Path):
+    """The script as a notebook, with the outputs of the notebook beside it if the code is the same."""
+    import nbformat
+
+    old = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
+    new = read(script)
+    before, now = ([c for c in n.cells if c.cell_type == "code"] for n in (old, new))
+    if [c.source for c in before] != [c.source for c in now]:
+        raise SystemExit(f"{script.name}: code has changed; build it without --text.")
+    for a, b in zip(before, now, strict=True):
+        b.outputs, b.execution_count = a.outputs, a.execution_count
+    return new
 
 
 def smaller(png: bytes) -> bytes:
@@ -125,18 +141,24 @@ def main() -> int:
     import minitx
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    minitx.kernels.warm_up()  # else the first tutorial shows how kernels are compiled
     parser.add_argument("numbers", nargs="*", help="which tutorials; all by default")
     parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--text", action="store_true", help="keep outputs, run nothing")
     options = parser.parse_args()
+    if not options.text:
+        minitx.kernels.warm_up()  # else the first tutorial shows how kernels are compiled
     code = 0
     for script in scripts():
         if options.numbers and script.name[0] not in options.numbers:
             continue
         start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            notebook = execute(script, Path(folder))
-            written = {p.name: p.read_bytes() for p in Path(folder).glob("*.py")}
+        written = {}
+        if options.text:
+            notebook = with_outputs_of(script)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                notebook = execute(script, Path(folder))
+                written = {p.name: p.read_bytes() for p in Path(folder).glob("*.py")}
         print(f"{script.stem}: {time.monotonic() - start:.0f} s")
         for complaint in complaints(notebook):
             print(f"  {complaint}")

@@ -104,7 +104,7 @@ class Part:
     view_name: str = ""
     leaves_inputs: bool = False
     keeps_dtype: bool = False
-    examples: int = 60
+    examples: int = 40
     hint: str = ""
     known_mistakes: bool = True
     timeout_hint: str = ""

@@ -17,10 +17,22 @@ FILES = sorted(ANSWERS.glob("*/*.py"))
 RIGHT = [f for f in FILES if f.stem.startswith("right_")]
 WRONG = [f for f in FILES if f.stem.startswith("wrong_")]
 MORE_SEEDS = range(1, 20)  # with seed 0: twenty
+AT_ONCE = 5  # wrong answers of an exercise in the quick run (and one right); the slow run has all
 
 
 def _label(file: Path) -> str:
     return f"{file.parent.name}/{file.stem}"
+
+
+def _quick_first(files: list[Path], quick: int) -> list:
+    """The files as parameters, all but the first few of each exercise marked slow."""
+    places = [
+        sum(other.parent == file.parent for other in files[:i]) for i, file in enumerate(files)
+    ]
+    return [
+        pytest.param(file, id=_label(file), marks=[pytest.mark.slow] if place >= quick else [])
+        for file, place in zip(files, places, strict=True)
+    ]
 
 
 def _promises(file: Path, key: str) -> list[str]:
@@ -46,12 +58,12 @@ def _check_wrong(file: Path, seed: int) -> None:
     assert "traceback" not in words
 
 
-@pytest.mark.parametrize("file", WRONG, ids=_label)
+@pytest.mark.parametrize("file", _quick_first(WRONG, AT_ONCE))
 def test_wrong_answer_is_rejected_and_its_mistake_named(file):
     _check_wrong(file, seed=0)
 
 
-@pytest.mark.parametrize("file", RIGHT, ids=_label)
+@pytest.mark.parametrize("file", _quick_first(RIGHT, 1))
 def test_right_answer_gets_all_points(file):
     result = grade(exercise(file.parent.name), file, 0)
     assert result.passed and result.points == result.exercise.points, in_words(result)

@@ -173,7 +173,7 @@ EXERCISE = Exercise(
             2,
             "scores are scaled and keys weighted rightly",
             _inputs(length=(2, 4)),
-            examples=100,
+            examples=80,
             hint="softmax over the keys of query @ key.T / sqrt(K).",
         ),
         Part(

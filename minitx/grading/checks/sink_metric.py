@@ -218,7 +218,7 @@ EXERCISE = Exercise(
             "each head of each sample is compared with epsilon, then averaged",
             _with_epsilon(EPSILONS, batch=(1, 3), heads=(1, 3), length=(2, 3)),
             function="sink_metric",
-            examples=100,
+            examples=80,
             hint="the indicator 1[alpha > epsilon] comes before the mean over samples and heads.",
         ),
         Part(

@@ -179,7 +179,7 @@ EXERCISE = Exercise(
             4,
             "a node comes once, after every node that uses it",
             _graphs(shared=True),
-            examples=150,
+            examples=80,
             hint="a node may only be listed when all the nodes that use it are.",
         ),
         Part(
