@@ -314,6 +314,8 @@ class ReversalCurse(Experiment):
 # Two arms, five seeds each. The table has a row for each claim: the mean over seeds, its 95 % interval, the
 # threshold, and the verdict. A claim is *supported* if the whole interval is on the right side,
 # *refuted* if it is wholly on the wrong side, and *inconclusive* otherwise.
+#
+# **Question.** Which of the four would surprise you if it failed, and what would you check first?
 
 # %%
 command = [sys.executable, "-m", "minitx", "run", "my_experiment.py", "--fresh"]

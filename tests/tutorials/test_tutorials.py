@@ -53,7 +53,7 @@ def test_tutorial_says_what_it_teaches_and_asks_before_it_tells(script):
     text = script.read_text(encoding="utf-8")
     assert text.index("At the end you will") < text.index("%matplotlib")
     assert text.index("# Knobs") < text.index("# ## 1.")
-    assert text.count("**Question.**") >= 5
+    assert text.count("**Question.**") >= 4
     imported = {
         line.split()[1].split(".")[0]
         for line in text.splitlines()
