@@ -52,7 +52,8 @@ class _TimeLeft(ProgressColumn):
         if not task.fields.get("total_row"):
             return Text("")
         left = self.estimate.seconds()
-        words = f"about {duration(left)} left" if left >= 1 else "nearly done"
+        unknown = "nearly done" if self.estimate.measured else "longer than expected"
+        words = f"about {duration(left)} left" if left >= 1 else unknown
         return Text(f"{duration(task.elapsed or 0.0)}, {words}")
 
 

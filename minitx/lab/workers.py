@@ -7,6 +7,7 @@ processes there are, and the cores are not fought for.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -142,7 +143,8 @@ def _parallel(tasks: list[Task], jobs: int, options: dict[str, Any]) -> Iterator
         pool = Parallel(
             n_jobs=jobs or -1, return_as="generator_unordered", batch_size=1, max_nbytes=None
         )
-        stream = pool(delayed(perform)(task) for task in tasks)
+        with _deaf_to_ctrl_c():
+            stream = pool(delayed(perform)(task) for task in tasks)
     try:
         yield from stream
     finally:
@@ -151,8 +153,12 @@ def _parallel(tasks: list[Task], jobs: int, options: dict[str, Any]) -> Iterator
 
 @contextmanager
 def _loky() -> Iterator[dict[str, Any]]:
-    before = os.environ.get("MINITX_THREADS")
-    os.environ["MINITX_THREADS"] = "1"  # read by workers as they start
+    before = {name: os.environ.get(name) for name in ("MINITX_THREADS", "PYTHONWARNINGS")}
+    # Read by the processes as they start. The second keeps loky's tracker of semaphores from
+    # complaining, on the user's screen, that the workers of a broken-off run left some behind.
+    os.environ["MINITX_THREADS"] = "1"
+    quiet = ("ignore:resource_tracker", before["PYTHONWARNINGS"])
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, quiet))
     try:
         yield {"backend": "loky", "inner_max_num_threads": 1}
     except (KeyboardInterrupt, GeneratorExit):
@@ -162,10 +168,27 @@ def _loky() -> Iterator[dict[str, Any]]:
             get_reusable_executor().shutdown(wait=False, kill_workers=True)
         raise
     finally:
-        if before is None:
-            del os.environ["MINITX_THREADS"]
-        else:
-            os.environ["MINITX_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Ignore Ctrl-C while processes are started: they inherit that, and never hear of it.
+
+    It is for this process alone to end them, without a traceback from each.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what becomes of signals
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
