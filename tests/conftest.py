@@ -22,7 +22,9 @@ _common = {
 settings.register_profile("default", max_examples=40, **_common)
 settings.register_profile("ci", max_examples=40, derandomize=True, **_common)
 settings.register_profile("thorough", max_examples=500, **_common)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)
 
 
 @pytest.fixture
