@@ -138,8 +138,8 @@ class Conflict(Experiment):
         low, high = mean(results, "q=0", "p_memory"), mean(results, "q=1", "p_memory")
         return plots.suptitle(
             fig,
-            f"Probability of memory's value in a conflict: {low:.2f} after contexts that "
-            f"contradict it, {high:.2f} after contexts that repeat it",
+            f"Probability of memory's value in a conflict: {low:.2f} if contexts contradicted it,\n"
+            f"{high:.2f} if they repeated it",
         )
 
 
@@ -173,4 +173,6 @@ def _arms(ax: Axes, results: Results) -> None:
     looks = roles(results, comparison=("q=.8, longer",))
     plots.seed_dots(ax, values, roles=looks, threshold=limit, direction="at_most")
     ax.set_xlim(-0.03, 1.03)
-    plots.label(ax, "No memory without closed book", x="probability of memory's value")
+    plots.label(
+        ax, "No memory without closed book; less if longer", x="probability of memory's value"
+    )
