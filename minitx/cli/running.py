@@ -13,6 +13,7 @@ from minitx.errors import MinitxError
 from minitx.lab import Experiment, Outcome
 from minitx.lab.loading import describe
 from minitx.lab.runner import check_jobs, check_seeds, run
+from minitx.lab.store import check_folder
 from minitx.lab.workers import check_backend
 
 
@@ -42,6 +43,7 @@ def run_experiments(targets: list[str], options: dict[str, Any]) -> int:
         broken.update(wrong)
     for each in experiments.values():
         each.settings(options["overrides"], options["quick"])  # a wrong --set stops us here
+    check_folder(Path(options["out"]))
     several = len(experiments) + len(broken) > 1
 
     out, err = tables.console(), tables.console(stderr=True)

@@ -1,7 +1,9 @@
 """What an experiment is: arms, seeds, measurements, claims, statistics, runner, store.
 
 Nothing here knows of transformers: the lab could judge any experiment. Read ``experiment.py``
-first, then ``claims.py``, ``statistics.py``, ``runner.py`` and ``store.py``.
+first, then ``claims.py``, ``statistics.py`` and ``runner.py``. Beside these, ``settings.py`` parses
+``--set``, ``results.py`` is what figures read, ``workers.py`` runs in parallel, ``store.py`` keeps
+results on disk, ``code_version.py`` tells which code made them, ``loading.py`` finds experiments.
 """
 
 from minitx.lab.claims import Claim, ClaimResult, at_least, at_most, judge

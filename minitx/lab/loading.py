@@ -70,6 +70,8 @@ def load_module(path: Path) -> ModuleType:
         If the file is missing, is not Python, or fails.
     """
     path = path.resolve()
+    if path.is_dir():
+        raise MinitxError(f"{path} is a folder; name a Python file in it.")
     if not path.is_file():
         raise MinitxError(f"There is no file {path}.")
     name = f"minitx_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

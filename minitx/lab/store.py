@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,27 @@ def run_key(settings: dict, code: str, context: dict) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def check_folder(folder: Path) -> None:
+    """Make the folder, and see that files can be written there.
+
+    Raises
+    ------
+    MinitxError
+        If a file is in the way, or the folder cannot be made or written.
+    """
+    for part in (folder, *folder.parents):
+        if part.exists() and not part.is_dir():
+            raise MinitxError(f"Cannot write to {folder}: {part} is a file, not a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise MinitxError(
+            f"Cannot write to {folder}: {error.strerror or error}; choose another --out."
+        ) from None
+
+
 class Store:
     """The folder of one experiment, held by one process at a time.
 
@@ -65,16 +87,8 @@ class Store:
         self._lock: Any = None
 
     def __enter__(self) -> Store:
-        for part in (self.folder, *self.folder.parents):
-            if part.exists() and not part.is_dir():
-                raise MinitxError(f"Cannot write to {self.folder}: {part} is a file, not a folder.")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / LOCK, "a+")  # held until __exit__
-        except OSError as error:
-            raise MinitxError(
-                f"Cannot write to {self.folder}: {error.strerror or error}; choose another --out."
-            ) from None
+        check_folder(self.folder)
+        self._lock = self._guard(lambda: (self.folder / LOCK).open("a+"))  # held until __exit__
         if not _try_lock(self._lock):
             self._lock.seek(0)
             holder = self._lock.read().strip() or "unknown"

@@ -24,6 +24,7 @@ WRONG = [
     (["run", "madeup.supported", "--set", "a=1", "--set", "a=2"], "--set a is given twice"),
     (["run", "madeup.supported", "--backend", "desk"], "Unknown backend 'desk'. Did you mean"),
     (["run", "nowhere/file.py"], "There is no file .*nowhere/file.py"),
+    (["run", "/"], "/ is a folder; name a Python file in it"),
     (["run"], "Missing argument 'NAME.*'"),
     (["run", "madeup.supported", "--sedes", "3"], "No such option:? .?--sedes"),
     (["rnu"], "No such command 'rnu'"),
@@ -42,10 +43,12 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(cli, a_registry, tmp_path, 
     assert not (tmp_path / "runs").exists()
 
 
-def test_out_is_a_file_or_cannot_be_written(cli, one, tmp_path, monkeypatch):
+def test_out_is_a_file_or_cannot_be_written(cli, one, made_up_file, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    code, _, err = cli("run", one(), "--out", tmp_path / "file", out=False)
-    assert code == 2 and "file is a file, not a folder" in err and err.count("\n") == 1
+    for target in (one(), made_up_file):  # also where several experiments would be run
+        code, out, err = cli("run", target, "--out", tmp_path / "file", out=False)
+        assert code == 2 and "file is a file, not a folder" in err and err.count("\n") == 1
+        assert out == ""
 
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
