@@ -142,6 +142,14 @@ def test_a_folder_grades_all_of_its_exercises(tmp_path):
     assert run("all", tmp_path)[1] == said
 
 
+def test_an_empty_hand_in_gets_no_points_but_a_result(tmp_path):
+    results = tmp_path / "results.json"
+    code, said = run("all", tmp_path, json_file=results)
+    written = json.loads(results.read_text())
+    assert code == 1 and "0 of 60 points" in said
+    assert written["score"] == 0 and sum(test["max_score"] for test in written["tests"]) == 60
+
+
 def test_a_file_alone_is_graded_by_its_name(tmp_path):
     put(tmp_path, "unbroadcast", "right_loop")
     assert run(str(tmp_path / "unbroadcast.py"), None)[0] == 0
