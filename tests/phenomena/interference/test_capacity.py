@@ -77,6 +77,18 @@ def test_error_of_the_delta_rule_by_age(n, d, share, seed):
     assert abs(errors.mean() - expected) <= 6.0 * errors.std() / np.sqrt(TRIALS) + 1e-12
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_error_of_the_delta_rule_is_exact_in_the_plane(n):
+    # Width 2: a key is an angle. Errors are trigonometric polynomials of degree 4 at most in each,
+    # so the mean over 16 equal angles is the mean over all of them; orthonormal values stand for
+    # independent ones.
+    angles = np.stack(np.meshgrid(*[np.arange(16) * np.pi / 8] * n, indexing="ij"), axis=-1)
+    keys = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(-1, n, 2)
+    values = np.broadcast_to(np.eye(n), (len(keys), n, n))
+    errors = memory.relative_error(memory.read_delta(keys, values, keys), values).mean(axis=0)
+    assert np.allclose(errors[::-1], memory.delta_error(n, 2), atol=1e-12)  # by age
+
+
 def test_the_delta_rule_forgets_completely():
     errors = memory.delta_error(2000, 16)
     assert errors[0] == 0.0 and (np.diff(errors) > -1e-12).all()
