@@ -85,7 +85,20 @@ def _micro_kernel(rows: int):
         """
 
         def build(context, builder, signature, arguments):
-            _, depth, a, row_step, inner_step, panel, c, c_step, add = arguments
+            name = f"minitx_block_{rows}_rows_of_float{number.bitwidth}"
+            function = builder.module.globals.get(name) or define(context, builder.module, name)
+            adds = builder.icmp_unsigned("!=", arguments[-1], ir.Constant(arguments[-1].type, 0))
+            builder.call(function, [*arguments[1:-1], adds])
+            return context.get_dummy_value()
+
+        def define(context, module, name):
+            """A function of its own, which is never inlined: or else compiling takes minutes."""
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 7 + [ir.IntType(1)])
+            function = ir.Function(module, kind, name)
+            function.linkage = "internal"
+            function.attributes.add("noinline")
+            builder = ir.IRBuilder(function.append_basic_block("entry"))
+            depth, a, row_step, inner_step, panel, c, c_step, adds = function.args
             scalar = context.get_value_type(number)
             lanes = VECTOR_BYTES * 8 // number.bitwidth
             vector = ir.VectorType(scalar, lanes)
@@ -101,7 +114,7 @@ def _micro_kernel(rows: int):
                 return value
 
             fma = cgutils.get_or_insert_function(
-                builder.module,
+                module,
                 ir.FunctionType(vector, [vector] * 3),
                 f"llvm.fma.v{lanes}f{number.bitwidth}",
             )
@@ -143,8 +156,6 @@ def _micro_kernel(rows: int):
             builder.cbranch(builder.icmp_signed(">", after, count(0)), walk, done)
 
             builder.position_at_end(done)
-            adds = context.cast(builder, add, types.boolean, types.boolean)
-            adds = builder.icmp_unsigned("!=", adds, ir.Constant(adds.type, 0))
             with builder.if_else(adds) as (then, otherwise):
                 for branch, accumulate in ((then, True), (otherwise, False)):
                     with branch:
@@ -157,7 +168,8 @@ def _micro_kernel(rows: int):
                                     value = builder.fadd(value, load(place, vector))
                                 pointer = builder.inttoptr(place, ir.PointerType(vector))
                                 builder.store(value, pointer).align = size
-            return context.get_dummy_value()
+            builder.ret_void()
+            return function
 
         steps = (types.intp,) * 7
         return types.void(number, *steps, types.boolean), build
