@@ -52,7 +52,7 @@ class CopySuppression(Experiment):
         "Elhage et al. (2021), A Mathematical Framework for Transformer Circuits (copying score); "
         "McDougall et al. (2023), Copy Suppression"
     )
-    seconds = 25
+    seconds = 15
     Settings = Settings
     quick = {"steps": 200, "test_sequences": 100}
 

@@ -55,14 +55,17 @@ class Proactive(Experiment):
         "PI-LLM (2025), proactive interference in language models; Underwood (1957), in people; "
         "Leviathan et al. (2024), Selective Attention Improves Transformer"
     )
-    seconds = 170
+    seconds = 200
     Settings = Settings
     quick = {"steps": 300, "test_sequences": 250}
 
     arms = {
         "NoPE": arm(text="no position encoding: order only from the causal mask"),
         "ALiBi": arm(positions="alibi", text="a penalty on distance"),
-        "RoPE": arm(positions="rotary", text="rotary positions"),
+        "RoPE": arm(
+            positions="rotary",
+            text="rotary positions; in some seeds a head of layer 1 comes to prefer recent writes",
+        ),
         "learned": arm(positions="learned", text="learned absolute positions"),
         "selective": arm(
             attention="selective",
