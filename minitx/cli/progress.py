@@ -71,7 +71,7 @@ class LineReporter(Reporter):
         self.finished = len(plan.stored)
         announce(self.out, experiment, plan)
         if self.finished < self.total:
-            warm_up()
+            warm_up(experiment)
         self.estimate = Estimate(experiment, plan)
 
     def on_run(self, done: Done) -> None:
@@ -169,8 +169,9 @@ def failure(done: Done) -> str:
     return f"arm {done.arm!r}, seed {done.seed} failed: {done.error}"
 
 
-def warm_up() -> None:
+def warm_up(experiment: Experiment) -> None:
     """Compile the kernels here, before workers start: they find them in the disk cache."""
     from minitx import kernels
 
-    kernels.warm_up()
+    plain = all(getattr(each, "mlp", None) == "none" for each in experiment.settings().values())
+    kernels.warm_up(without=("mlp_block", "mlp_block_backward") if plain else ())

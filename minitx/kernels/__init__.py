@@ -63,7 +63,7 @@ def use(name: str) -> None:
         globals().pop(kernel, None)
 
 
-def warm_up(progress=None) -> None:
+def warm_up(progress=None, without: tuple[str, ...] = ()) -> None:
     """Compile every kernel now rather than on its first call. Silent if all are in the disk cache.
 
     Parameters
@@ -71,9 +71,11 @@ def warm_up(progress=None) -> None:
     progress : callable(done: int, total: int, name: str), optional
         Called before each kernel. By default a line on standard error, once something really
         has to be compiled.
+    without : tuple of str
+        Kernels that will not be needed, such as ``mlp_block``.
     """
     if active() == "numba":
-        importlib.import_module("minitx.kernels.compile_ahead").warm_up(progress)
+        importlib.import_module("minitx.kernels.compile_ahead").warm_up(progress, without)
 
 
 def __getattr__(name: str):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -15,16 +18,28 @@ from minitx.kernels import (
     compiled_mlp,
 )
 
+# Long to compile, about half of the whole: a second process takes them, on a second core.
+ELSEWHERE = ("attention_block_backward", "mlp_block_backward")
 
-def warm_up(progress=None, dtype=np.float32):
-    """Call every kernel once on tiny arrays. Tells on standard error only if something compiles."""
-    calls = _tiny_calls(np.dtype(dtype))
+
+def warm_up(progress=None, without=(), dtype=np.float32):
+    """Call every kernel once on tiny arrays. Tells on standard error only if something compiles.
+
+    If something does, a second process compiles `ELSEWHERE` meanwhile, and we load its result.
+    """
+    calls = [(name, call) for name, call in _tiny_calls(np.dtype(dtype)) if name not in without]
+    elsewhere = [name for name in ELSEWHERE if name not in without]
+    calls.sort(key=lambda each: each[0] in elsewhere)  # last, when they are there to be loaded
     before = _cache_misses()
-    told = False
+    told, second = False, None
     for done, (name, call) in enumerate(calls):
         if progress is not None:
             progress(done, len(calls), name)
+        if name in elsewhere and second is not None:
+            second.wait()  # should it have failed, we compile them here
         call()
+        if second is None and _cache_misses() > before:
+            second = _second_process(elsewhere, dtype)
         if progress is None and _cache_misses() > before:
             if not sys.stderr.isatty():  # one line, and no carriage returns, into a file
                 print("Compiling kernels, once (later starts load them from disk)", file=sys.stderr)
@@ -36,6 +51,30 @@ def warm_up(progress=None, dtype=np.float32):
             print(text, end="", file=sys.stderr, flush=True)
     if told:
         print(file=sys.stderr)
+
+
+def compile_only(names, dtype=np.float32):
+    """Compile these kernels and no others, into the disk cache."""
+    for name, call in _tiny_calls(np.dtype(dtype)):
+        if name in names:
+            call()
+
+
+def _second_process(names, dtype):
+    """Start compiling these kernels in another process."""
+    code = (
+        f"from minitx.kernels.compile_ahead import compile_only; "
+        f"compile_only({names!r}, {np.dtype(dtype).name!r})"
+    )
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _silent(done, total, name):
@@ -85,8 +124,6 @@ def _tiny_calls(dtype):
         (compiled.attention_backward, q, q, q, q, pattern),
         (compiled.rotary, q, angle, angle),
         (compiled.embedding_backward, x, ids, 3),
-        (compiled.mlp_block, x, row, row, *mlp),
-        (compiled.mlp_block_backward, x, x, row, row, *mlp, (stat, stat, x.copy())),
         (compiled.attention_block, q[:, :, 0], heads, 1),
         (
             compiled.attention_block_backward,
@@ -97,5 +134,7 @@ def _tiny_calls(dtype):
             1,
         ),
         (compiled.adamw, *np.ones((4, 4), dtype), 0.1, 0.9, 0.99, 1e-8, 0.0, 1),
+        (compiled.mlp_block, x, row, row, *mlp),
+        (compiled.mlp_block_backward, x, x, row, row, *mlp, (stat, stat, x.copy())),
     ]
     return [(f.__name__, functools.partial(f, *arguments)) for f, *arguments in cases]

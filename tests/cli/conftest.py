@@ -35,7 +35,7 @@ class One(Experiment):
 def no_compiling(monkeypatch):
     """These tests are about the command line; the kernels are tested elsewhere."""
     monkeypatch.setattr(kernels, "active", lambda: "numpy")
-    monkeypatch.setattr(kernels, "warm_up", lambda progress=None: None)
+    monkeypatch.setattr(kernels, "warm_up", lambda *given, **more: None)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("MINITX_THREADS", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -100,7 +100,7 @@ def test_a_damaged_line_is_told(cli, one, tmp_path):
 
 def test_kernels_are_compiled_before_the_runs_and_only_for_them(cli, one, monkeypatch, capsys):
     told = []
-    monkeypatch.setattr(kernels, "warm_up", lambda progress=None: print("WARM"))
+    monkeypatch.setattr(kernels, "warm_up", lambda *given, **more: print("WARM"))
     _, out, _ = cli("run", one(body="print('RUN')"), "--seeds", 1)
     assert re.findall("WARM|RUN", out) == ["WARM", "RUN"]
     _, out, _ = cli("run", one(body="print('RUN')"), "--seeds", 1)
