@@ -78,4 +78,4 @@ def test_worlds_differ_by_seed():
 def test_the_dose_shifts_the_answer_in_a_short_run():
     settings = Conflict().settings(quick=True)
     p = {name: Conflict().measure(settings[name], 0)["p_memory"] for name in ("q=0", "q=1")}
-    assert p["q=0"] < 0.2 and p["q=1"] > 0.8
+    assert p["q=1"] > 0.8 and p["q=1"] - p["q=0"] > 0.4

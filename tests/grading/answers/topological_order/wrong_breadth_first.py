@@ -1,5 +1,6 @@
 # says: this is breadth-first order
-# fails: shared nodes, what matters, good manners
+# fails: shared nodes, good manners
+# may fail: what matters
 
 
 from collections import deque
