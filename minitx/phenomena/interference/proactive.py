@@ -33,8 +33,8 @@ class Settings(Recipe):
     # Half the batch of the calibration: the same curve to within .02, in half the time.
     batch_size: int = 32
     max_updates: int = 2
-    longer: int = 1  # factor of `steps`
-    test_sequences: int = 500
+    longer: float = 1.0  # factor of `steps`
+    test_sequences: int = 400
 
 
 @register
@@ -57,7 +57,7 @@ class Proactive(Experiment):
         "PI-LLM (2025), proactive interference in language models; Underwood (1957), in people; "
         "Leviathan et al. (2024), Selective Attention Improves Transformer"
     )
-    seconds = 160
+    seconds = 175
     Settings = Settings
     quick = {"steps": 300, "test_sequences": 250}
 
@@ -78,7 +78,7 @@ class Proactive(Experiment):
             max_updates=16,
             init_std=0.125,
             lr=3e-3,
-            longer=3,
+            longer=2.5,
             control=True,
             text="NoPE, keys written up to 16 times in training (larger initial weights, longer)",
         ),
@@ -148,7 +148,7 @@ class Proactive(Experiment):
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
         """Train one model, then ask it after every number of updates."""
         task = KeyValueUpdates(max_updates=settings.max_updates)
-        recipe = dataclasses.replace(settings, steps=settings.steps * settings.longer)
+        recipe = dataclasses.replace(settings, steps=round(settings.steps * settings.longer))
         model, rng = train(task, recipe, seed)
         right, yoked = np.zeros(len(UPDATES)), np.zeros(len(UPDATES))
         n_wrong = n_stale = expected = 0.0
