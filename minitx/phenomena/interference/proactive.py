@@ -30,7 +30,8 @@ LAGS = 5
 class Settings(Recipe):
     """The common recipe, and how often a key is written in training."""
 
-    # Half the batch of the calibration: the same curve to within .02, in half the time.
+    # Half of 64, to fit into three minutes; chosen after a run at 64. On seeds 0-4 the mean accuracies
+    # moved by up to .03 (NoPE) and .06 (learned), and no verdict changed.
     batch_size: int = 32
     max_updates: int = 2
     longer: float = 1.0  # factor of `steps`
