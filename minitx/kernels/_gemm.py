@@ -9,7 +9,9 @@ lock and starts no thread, so the threads are ours to arrange.
 The idea is that of BLIS (Van Zee & van de Geijn, 2015): a *micro-kernel* keeps a small block of the
 result in registers (6 rows of 16 numbers on a machine with AVX2) and walks down the inner
 dimension, two vector loads and six broadcasts for twelve multiply-adds. The right-hand matrix is
-*packed* beforehand into panels as wide as that block, so that the walk reads it in order.
+read in *panels* as wide as that block: as it lies in memory, or, if that would be slow or leave the
+matrix (a transpose, rows far apart, a last panel that is not full), *packed* beforehand, so that the
+walk reads it in order.
 
 Everything is passed as addresses and strides: a Numba array is seven numbers and a reference count,
 too much for a function that is called once a microsecond.
@@ -65,6 +67,16 @@ def item_size(typingctx, number):
 
 
 @intrinsic
+def _zero(typingctx, number):
+    """0 of the number's type (in compiled code, ``number * 0`` is a float64)."""
+
+    def build(context, builder, signature, arguments):
+        return ir.Constant(context.get_value_type(number), 0.0)
+
+    return number(number), build
+
+
+@intrinsic
 def panel_width(typingctx, number):
     """Columns of the block: how wide a packed panel is, for a float32 or float64."""
 
@@ -78,10 +90,10 @@ def _micro_kernel(rows: int):
     """``rows`` rows times one packed panel, as an intrinsic that emits its own loop."""
 
     @intrinsic
-    def multiply(typingctx, number, depth, a, row_step, inner_step, panel, c, c_step, add):
+    def multiply(typingctx, number, depth, a, row_step, inner_step, panel, down, c, c_step, add):
         """C[rows, width] (+)= A[rows, depth] @ panel[depth, width]; steps count numbers, not bytes.
 
-        ``number`` only tells the type.
+        ``number`` only tells the type; ``down`` is how far apart the panel's rows are.
         """
 
         def build(context, builder, signature, arguments):
@@ -93,12 +105,12 @@ def _micro_kernel(rows: int):
 
         def define(context, module, name):
             """A function of its own, which is never inlined: or else compiling takes minutes."""
-            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 7 + [ir.IntType(1)])
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 8 + [ir.IntType(1)])
             function = ir.Function(module, kind, name)
             function.linkage = "internal"
             function.attributes.add("noinline")
             builder = ir.IRBuilder(function.append_basic_block("entry"))
-            depth, a, row_step, inner_step, panel, c, c_step, adds = function.args
+            depth, a, row_step, inner_step, panel, down, c, c_step, adds = function.args
             scalar = context.get_value_type(number)
             lanes = VECTOR_BYTES * 8 // number.bitwidth
             vector = ir.VectorType(scalar, lanes)
@@ -120,6 +132,7 @@ def _micro_kernel(rows: int):
             )
             row_bytes = [builder.mul(row_step, count(i * size)) for i in range(rows)]
             inner_bytes = builder.mul(inner_step, count(size))
+            down_bytes = builder.mul(down, count(size))
             before = builder.block
             walk = builder.append_basic_block("walk")
             done = builder.append_basic_block("done")
@@ -140,11 +153,10 @@ def _micro_kernel(rows: int):
                     [builder.call(fma, [all_, r, x]) for r, x in zip(right, block[i], strict=True)]
                 )
             after = builder.sub(left, count(1))
-            width_bytes = count(VECTORS * VECTOR_BYTES)
             for phi, start, following in (
                 (left, depth, after),
                 (at, a, builder.add(at, inner_bytes)),
-                (b, panel, builder.add(b, width_bytes)),
+                (b, panel, builder.add(b, down_bytes)),
             ):
                 phi.add_incoming(start, before)
                 phi.add_incoming(following, walk)
@@ -171,7 +183,7 @@ def _micro_kernel(rows: int):
             builder.ret_void()
             return function
 
-        steps = (types.intp,) * 7
+        steps = (types.intp,) * 8
         return types.void(number, *steps, types.boolean), build
 
     return multiply
@@ -181,21 +193,21 @@ _many, _four, _two, _one = (_micro_kernel(rows) for rows in (ROWS, 4, 2, 1))
 
 
 @exact_part
-def _panel_product(number, rows, depth, a, row_step, inner_step, panel, c, c_step, add):
+def _panel_product(number, rows, depth, a, row_step, inner_step, panel, down, c, c_step, add):
     """C[rows, width] (+)= A[rows, depth] @ panel, any number of rows."""
     size = item_size(number)
-    down, right = row_step * size, c_step * size
+    a_down, c_down = row_step * size, c_step * size
     while rows >= ROWS:
-        _many(number, depth, a, row_step, inner_step, panel, c, c_step, add)
-        a, c, rows = a + ROWS * down, c + ROWS * right, rows - ROWS
+        _many(number, depth, a, row_step, inner_step, panel, down, c, c_step, add)
+        a, c, rows = a + ROWS * a_down, c + ROWS * c_down, rows - ROWS
     while rows >= 4:
-        _four(number, depth, a, row_step, inner_step, panel, c, c_step, add)
-        a, c, rows = a + 4 * down, c + 4 * right, rows - 4
+        _four(number, depth, a, row_step, inner_step, panel, down, c, c_step, add)
+        a, c, rows = a + 4 * a_down, c + 4 * c_down, rows - 4
     if rows >= 2:
-        _two(number, depth, a, row_step, inner_step, panel, c, c_step, add)
-        a, c, rows = a + 2 * down, c + 2 * right, rows - 2
+        _two(number, depth, a, row_step, inner_step, panel, down, c, c_step, add)
+        a, c, rows = a + 2 * a_down, c + 2 * c_down, rows - 2
     if rows:
-        _one(number, depth, a, row_step, inner_step, panel, c, c_step, add)
+        _one(number, depth, a, row_step, inner_step, panel, down, c, c_step, add)
 
 
 @intrinsic
@@ -223,21 +235,10 @@ def _write(typingctx, number, place):
 
 @exact_part
 def multiply(
-    number,
-    rows,
-    columns,
-    depth,
-    a,
-    row_step,
-    inner_step,
-    packed,
-    packed_depth,
-    edge,
-    c,
-    c_step,
+    number, rows, columns, depth, a, row_step, inner_step, b, b_step, panel_step, edge, c, c_step,
     add,
-):
-    """``C (+)= A @ B``: C [rows, columns], A [rows, depth], B packed beforehand.
+):  # fmt: skip
+    """``C (+)= A @ B``: C [rows, columns], A [rows, depth], B [depth, columns].
 
     Parameters
     ----------
@@ -245,8 +246,10 @@ def multiply(
         Any number of the matrices' type.
     a, row_step, inner_step : int
         Address of A, and how far apart its rows and its columns are: a transpose swaps the two.
-    packed, packed_depth : int
-        Address of B's panels, and their depth, of which the first ``depth`` steps are walked.
+    b, b_step, panel_step : int
+        Address of B, how far apart its rows are, and how far apart its panels. B as it lies in
+        memory: its own row step and the panel's width, and whole panels only. Packed: the panel's
+        width and ``depth`` times that width.
     edge : int
         Address of ``rows`` times the panel's width of scratch, for a last panel that is not full.
     c, c_step : int
@@ -258,22 +261,32 @@ def multiply(
     for top in range(0, depth, DEPTH):
         deep = min(DEPTH, depth - top)
         adding = add or top > 0
+        a_top = a + top * inner_step * size
+        panel, c_left = b + top * b_step * size, c
         for left in range(0, columns, width):
-            panel = packed + (left * packed_depth + top * width) * size
-            a_top, c_left = a + top * inner_step * size, c + left * size
             if columns - left >= width:
                 _panel_product(
-                    number, rows, deep, a_top, row_step, inner_step, panel, c_left, c_step, adding
-                )
-                continue
-            _panel_product(
-                number, rows, deep, a_top, row_step, inner_step, panel, edge, width, False
-            )
-            for i in range(rows):
-                for j in range(columns - left):
-                    place = c_left + (i * c_step + j) * size
-                    value = _read(number, edge + (i * width + j) * size)
-                    _write(value + _read(number, place) if adding else value, place)
+                    number, rows, deep, a_top, row_step, inner_step, panel, b_step, c_left, c_step,
+                    adding,
+                )  # fmt: skip
+            else:
+                _panel_product(
+                    number, rows, deep, a_top, row_step, inner_step, panel, b_step, edge, width,
+                    False,
+                )  # fmt: skip
+                _add_edge(number, rows, columns - left, edge, width, c_left, c_step, adding)
+            panel, c_left = panel + panel_step * size, c_left + width * size
+
+
+@exact_part
+def _add_edge(number, rows, columns, edge, width, c, c_step, add):
+    """The columns of a last panel that exist, from scratch into C."""
+    size = item_size(number)
+    for i in range(rows):
+        for j in range(columns):
+            place = c + (i * c_step + j) * size
+            value = _read(number, edge + (i * width + j) * size)
+            _write(value + _read(number, place) if add else value, place)
 
 
 @exact_part
@@ -291,23 +304,77 @@ def pack(number, depth, columns, b, b_step, packed):
                 for j in range(full):
                     _write(_read(number, source + j * size), packed + j * size)
                 for j in range(full, width):
-                    _write(number * 0, packed + j * size)
+                    _write(_zero(number), packed + j * size)
             packed += width * size
+
+
+@intrinsic
+def _square_length(typingctx, number):
+    """Rows and columns of the square that `_turn_square` takes."""
+
+    def build(context, builder, signature, arguments):
+        return ir.Constant(ir.IntType(64), VECTOR_BYTES * 8 // number.bitwidth)
+
+    return types.intp(number), build
+
+
+@intrinsic
+def _turn_square(typingctx, number, source, source_step, target, target_step):
+    """target = source.T, of as many rows and columns as a register has numbers.
+
+    Row i of the first half is interleaved with row i of the second, again and again: each time, the
+    index of a number moves by one bit from its row to its column.
+    """
+
+    def build(context, builder, signature, arguments):
+        _, source, source_step, target, target_step = arguments
+        size, lanes = number.bitwidth // 8, VECTOR_BYTES * 8 // number.bitwidth
+        vector = ir.VectorType(context.get_value_type(number), lanes)
+
+        def place(start, step, i):
+            offset = builder.mul(step, ir.Constant(ir.IntType(64), i * size))
+            return builder.inttoptr(builder.add(start, offset), ir.PointerType(vector))
+
+        rows = [builder.load(place(source, source_step, i)) for i in range(lanes)]
+        for row in rows:
+            row.align = size
+        low = [i // 2 + lanes * (i % 2) for i in range(lanes)]
+        masks = [
+            ir.Constant(ir.VectorType(ir.IntType(32), lanes), [k + shift for k in low])
+            for shift in (0, lanes // 2)
+        ]
+        for _ in range(lanes.bit_length() - 1):
+            half = lanes // 2
+            rows = [
+                builder.shuffle_vector(rows[i], rows[i + half], mask)
+                for i in range(half)
+                for mask in masks
+            ]
+        for i, row in enumerate(rows):
+            builder.store(row, place(target, target_step, i)).align = size
+        return context.get_dummy_value()
+
+    return types.void(number, *(types.intp,) * 4), build
 
 
 @exact_part
 def pack_transposed(number, depth, columns, b, b_step, packed):
     """The same for B given as its transpose [columns, depth], as a layer's weights are."""
-    size, width = item_size(number), panel_width(number)
+    size, width, side = item_size(number), panel_width(number), _square_length(number)
     for left in range(0, columns, width):
         full = min(width, columns - left)
-        for k in range(depth):
-            source = b + (left * b_step + k) * size
+        done = depth // side * side if full == width else 0
+        for k in range(0, done, side):
+            for j in range(0, width, side):
+                source = b + ((left + j) * b_step + k) * size
+                _turn_square(number, source, b_step, packed + (k * width + j) * size, width)
+        for k in range(done, depth):
+            source, row = b + (left * b_step + k) * size, packed + k * width * size
             for j in range(full):
-                _write(_read(number, source + j * b_step * size), packed + j * size)
+                _write(_read(number, source + j * b_step * size), row + j * size)
             for j in range(full, width):
-                _write(number * 0, packed + j * size)
-            packed += width * size
+                _write(_zero(number), row + j * size)
+        packed += depth * width * size
 
 
 @exact_part

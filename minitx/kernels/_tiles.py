@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitx.kernels._gemm import address, multiply, pack, pack_transposed
+from minitx.kernels._gemm import address, multiply, pack, pack_transposed, panel_width
 from minitx.kernels._math import exp, part
 
 NORMS = {"none": 0, "layernorm": 1, "rmsnorm": 2}
 ACTIVATIONS = {"gelu": 0, "relu": 1, "silu": 2}
 GELU_A = -2 * 0.7978845608028654  # gelu(x) = x / (1 + exp(x (A + B x²))), see compiled.py
 GELU_B = GELU_A * 0.044715
+WIDEST = 64  # numbers in a row of a panel, at most
+APART = 16  # numbers between rows of scratch: a power of two would fight for the cache
+
+
+@part
+def take(space, rows, columns):
+    """A 2-D piece of scratch, and what is left of it."""
+    return space[: rows * columns].reshape(rows, columns), space[rows * columns :]
 
 
 @part
@@ -90,24 +98,24 @@ def norm_backward(x, first, rows, w, b, kind, mean, rstd, gh, g, residual, gx, g
 
 
 @part
-def add_rows(x, rows, left, total):
-    """total += sum of the first rows of x, from column ``left`` on."""
-    for i in range(rows):
-        for d in range(total.size):
-            total[d] += x[i, left + d]
+def add_rows(x, rows, total):
+    """total += sum of the first rows of x. Four at a time: the total is then read less often."""
+    fours = rows // 4 * 4
+    for i in range(0, fours, 4):
+        a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+        for j in range(total.size):
+            total[j] += (a[j] + b[j]) + (c[j] + d[j])
+    for i in range(fours, rows):
+        for j in range(total.size):
+            total[j] += x[i, j]
 
 
 @part
-def fill_bias(x, first, rows, left, width, bias):
-    """x[first: first + rows, left: left + width] = bias, or 0: a product is then added to it."""
-    zero = x.dtype.type(0)
+def fill_bias(x, first, rows, bias):
+    """Rows of x = bias: a product is then added to it."""
     for i in range(first, first + rows):
-        if bias.size:
-            for d in range(width):
-                x[i, left + d] = bias[d]
-        else:
-            for d in range(width):
-                x[i, left + d] = zero
+        for d in range(bias.size):
+            x[i, d] = bias[d]
 
 
 @part
@@ -183,22 +191,45 @@ def activate_backward(x, first, rows, kind, g, out):
 
 
 @part
-def turn(x, first, rows, left, heads, width, angle_row, cos, sin, back):
-    """Rotary positions, in place: ``heads`` heads side by side from column ``left`` on."""
+def times(row, left, width, factor):
+    """row[left: left + width] *= factor. Heads are narrow: eight numbers at a time."""
+    end = left + width // 8 * 8
+    for d in range(left, end, 8):
+        for e in range(8):
+            row[d + e] *= factor
+    for d in range(end, left + width):
+        row[d] *= factor
+
+
+@part
+def dot(a, b, left, width):
+    """a[left: left + width] @ b[left: left + width], in the same way."""
+    total, end = a.dtype.type(0), left + width // 8 * 8
+    for d in range(left, end, 8):
+        for e in range(8):
+            total += a[d + e] * b[d + e]
+    for d in range(end, left + width):
+        total += a[d] * b[d]
+    return total
+
+
+@part
+def turn(x, first, rows, heads, width, angle_row, cos, sin, back):
+    """Rotary positions, in place: of the ``heads`` heads at the beginning of each row."""
     half = width // 2
     sign = x.dtype.type(-1 if back else 1)
     for i in range(rows):
         row = x[first + i]
         c, s = cos[(angle_row + i) % cos.shape[0]], sin[(angle_row + i) % cos.shape[0]]
         for head in range(heads):
-            at = left + head * width
+            at = head * width
             for j in range(half):
                 a, b, by = row[at + j], row[at + half + j], sign * s[j]
                 row[at + j] = a * c[j] - b * by
                 row[at + half + j] = b * c[j] + a * by
 
 
-# Products with a packed weight, on rows of 2-D arrays.
+# Products with a weight, on rows of 2-D arrays.
 
 
 @part
@@ -213,24 +244,37 @@ def packed_weight(weight, transposed, space):
 
 
 @part
-def product(a, a_row, a_column, rows, depth, packed, columns, edge, c, c_row, c_column, add):
-    """c[c_row:, c_column:] (+)= a[a_row:, a_column:] @ the packed weight."""
+def product(a, a_row, rows, depth, packed, columns, edge, c, c_row, add):
+    """c[c_row:] (+)= a[a_row: a_row + rows, :depth] @ the packed weight."""
     a_step, c_step = a.shape[1], c.shape[1]
+    width = panel_width(packed[0])
     multiply(
-        packed[0], rows, columns, depth, address(a, a_row * a_step + a_column), a_step, 1,
-        address(packed, 0), depth, address(edge, 0), address(c, c_row * c_step + c_column),
-        c_step, add,
+        packed[0], rows, columns, depth, address(a, a_row * a_step), a_step, 1, address(packed, 0),
+        width, depth * width, address(edge, 0), address(c, c_row * c_step), c_step, add,
     )  # fmt: skip
 
 
 @part
-def weight_gradient(g, g_column, a, a_row, a_column, rows, space, edge, out):
-    """out[O, I] += g[:rows, g_column: + O].T @ a[a_row: + rows, a_column: + I]"""
+def panels(number, depth, columns, b, b_step, space):
+    """(address, row step, panel step) by which `multiply` can read B [depth, columns].
+
+    B as it lies if it consists of whole panels, else packed into ``space``; so are rows that are a
+    power of two apart, because these share few places in the cache.
+    """
+    width = panel_width(number)
+    if columns % width == 0 and b_step % 64:
+        return b, b_step, width
+    pack(number, depth, columns, b, b_step, address(space, 0))
+    return address(space, 0), width, depth * width
+
+
+@part
+def weight_gradient(g, a, a_row, rows, space, edge, out):
+    """out[O, I] += g[:rows, :O].T @ a[a_row: a_row + rows, :I]"""
     O, I = out.shape
-    g_step, a_step = g.shape[1], a.shape[1]
-    number = space[0]
-    pack(number, rows, I, address(a, a_row * a_step + a_column), a_step, address(space, 0))
+    g_step, a_step, number = g.shape[1], a.shape[1], space[0]
+    b, b_step, panel_step = panels(number, rows, I, address(a, a_row * a_step), a_step, space)
     multiply(
-        number, O, I, rows, address(g, g_column), 1, g_step, address(space, 0), rows,
-        address(edge, 0), address(out, 0), I, True,
+        number, O, I, rows, address(g, 0), 1, g_step, b, b_step, panel_step, address(edge, 0),
+        address(out, 0), I, True,
     )  # fmt: skip

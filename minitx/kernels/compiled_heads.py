@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: d79d02418f28
+# digest of _math.py, _gemm.py, _tiles.py: 9841f07b13dd
 from __future__ import annotations
 
 import numpy as np
@@ -14,18 +14,31 @@ import numpy as np
 from minitx.kernels import reference_blocks as reference
 from minitx.kernels import threads
 from minitx.kernels._arrays import plain, rows, scratch, takes, vector
-from minitx.kernels._gemm import address, multiply, pack, pack_transposed
+from minitx.kernels._gemm import (
+    address,
+    item_size,
+    multiply,
+    pack_transposed,
+    packed_size,
+    panel_width,
+)
 from minitx.kernels._math import exp, kernel, maximum, part
 from minitx.kernels._tiles import (
+    APART,
     NORMS,
+    WIDEST,
     add_rows,
+    dot,
     fill_bias,
     fill_residual,
     norm_backward,
     normalise,
     normalise_again,
     packed_weight,
+    panels,
     product,
+    take,
+    times,
     turn,
     weight_gradient,
 )
@@ -33,7 +46,6 @@ from minitx.kernels.compiled_mlp import split_sums
 
 ROWS_AIMED_AT = 96  # of a tile; at least one sequence
 QUERIES = 24  # that meet their keys together
-WIDEST = 64  # panel width in numbers, at most
 
 
 def attention_block(x, weights, n_heads, mask=None, bias=None, angles=None, **options):
@@ -43,14 +55,15 @@ def attention_block(x, weights, n_heads, mask=None, bias=None, angles=None, **op
         return reference.attention_block(x, weights, n_heads, mask, bias, angles, **options)
     (B, T, D), W = x.shape, weights[2].shape[0]
     dtype, N = x.dtype, B * T
-    y, qkv, z = np.empty(x.shape, dtype), np.empty((N, 3 * W), dtype), np.empty((N, W), dtype)
+    y, z = np.empty(x.shape, dtype), np.empty((N, W), dtype)
+    qkv = np.empty((N, 3 * W + APART), dtype)
     mean, rstd, lse = (np.empty(s, dtype) for s in (N, N, (B, n_heads, T)))
     parts = threads.parts(B, 1, N * (8 * D * W + 4 * T * W))
-    sizes = _sizes(T, D, W)
     threads.share(
-        _forward, B, parts, rows(x), *_plain(weights, dtype), *shape, n_heads, T, NORMS[o["norm"]],
+        _forward, B, parts, rows(x), *_joined(weights, dtype), *shape, n_heads, T, NORMS[o["norm"]],
         bool(o["off_by_one"]), bool(o["causal"]), bool(o["residual"]), float(o["eps"]),
-        float(o["scale"]), mean, rstd, qkv, z, lse, y.reshape(N, D), scratch(parts, sizes, dtype),
+        float(o["scale"]), mean, rstd, qkv, z, lse, y.reshape(N, D),
+        scratch(parts, _scratch_size(T, D, W, n_heads), dtype),
     )  # fmt: skip
     return y, (mean, rstd, qkv, z, lse)
 
@@ -68,14 +81,16 @@ def attention_block_backward(
     dtype, N = x.dtype, B * T
     gx = np.empty(x.shape, dtype)
     parts = threads.parts(B, 1, N * (16 * D * W + 8 * T * W))
-    plain_weights = _plain(weights, dtype)
-    sums = np.zeros((parts, sum(w.size for w in plain_weights)), dtype)
+    joined = _joined(weights, dtype)
+    sums = np.zeros((parts, sum(w.size for w in joined)), dtype)
     threads.share(
-        _backward, B, parts, rows(g), rows(x), *plain_weights, *shape, n_heads, T,
-        NORMS[o["norm"]], bool(o["causal"]), bool(o["residual"]), float(o["scale"]), *saved,
-        gx.reshape(N, D), sums, scratch(parts, _sizes(T, D, W), dtype),
+        _backward, B, parts, rows(g), rows(x), *joined, *shape, n_heads, T, NORMS[o["norm"]],
+        bool(o["causal"]), bool(o["residual"]), float(o["scale"]), *saved, gx.reshape(N, D), sums,
+        scratch(parts, _scratch_size(T, D, W, n_heads), dtype),
     )  # fmt: skip
-    return gx, *split_sums(sums, weights)
+    g_nw, g_nb, g_in, g_b_in, g_wo, g_bo = split_sums(sums, joined)
+    gradients = g_nw, g_nb, *_thirds(g_in, g_b_in), g_wo, g_bo
+    return gx, *(None if w is None else a for w, a in zip(weights, gradients, strict=True))
 
 
 def _shapes(x, weights, n_heads, mask, bias, angles):
@@ -115,23 +130,39 @@ def _shapes(x, weights, n_heads, mask, bias, angles):
     return mask, bias, cos, sin
 
 
-def _plain(weights, dtype):
-    """Matrices as they are, vectors empty where there are none: nw, nb, then (w, b) of q, k, v, out."""
-    return tuple(plain(w) if w is not None and w.ndim == 2 else vector(w, dtype) for w in weights)
+def _joined(weights, dtype):
+    """The ten weights as six: query's, key's and value's in one. Vectors are empty if there is none."""
+    norm_weight, norm_bias, wq, bq, wk, bk, wv, bv, wo, bo = weights
+    biases = [
+        np.zeros(len(w), dtype) if b is None else b for w, b in ((wq, bq), (wk, bk), (wv, bv))
+    ]
+    b_in = None if bq is bk is bv is None else np.concatenate(biases)
+    norm_weight, norm_bias, b_in, bo = (
+        vector(a, dtype) for a in (norm_weight, norm_bias, b_in, bo)
+    )
+    return norm_weight, norm_bias, np.concatenate([wq, wk, wv]), b_in, plain(wo), bo
 
 
-def _sizes(T, D, W):
-    """Numbers of scratch that one share needs."""
-    tile = max(ROWS_AIMED_AT, T) + T
-    packed = 4 * (D + WIDEST) * (W + WIDEST)
-    heads = 6 * (T + WIDEST) * (W + WIDEST) + 2 * QUERIES * (T + 3 * WIDEST)
-    return packed + heads + tile * (4 * D + 5 * W + 6 * WIDEST) + 64 * WIDEST
+def _thirds(g_in, g_b_in):
+    """Gradients of query, key and value, each weight and bias, from those of the joined ones."""
+    W = len(g_in) // 3
+    for part in (slice(0, W), slice(W, 2 * W), slice(2 * W, None)):
+        yield from (g_in[part], g_b_in[part])
+
+
+def _scratch_size(T, D, W, H):
+    """Numbers of scratch that one share takes, at least."""
+    tile, K = max(ROWS_AIMED_AT, T), W // H
+    packed = (3 * W + WIDEST) * (D + WIDEST) + (D + WIDEST) * (W + WIDEST)
+    rows = tile * (3 * D + 4 * W + 4 * APART) + max(tile, 3 * W, D) * WIDEST
+    heads = tile * (max(D, W) + WIDEST) + (3 * (T + WIDEST) + 2 * QUERIES) * (K + WIDEST)
+    return packed + rows + heads + 2 * QUERIES * (T + WIDEST + APART)
 
 
 @part
-def _take(space, place, rows, columns):
-    """A 2-D piece of scratch from ``place`` on."""
-    return space[place : place + rows * columns].reshape(rows, columns)
+def _padded(seen, width):
+    """Keys that are computed so that ``seen`` can be used: whole panels."""
+    return (seen + width - 1) // width * width
 
 
 @part
@@ -178,73 +209,51 @@ def _weigh(row, seen, scale, off_by_one):
 
 @kernel
 def _forward(
-    first, last, share, x, norm_weight, norm_bias, wq, bq, wk, bk, wv, bv, wo, bo, mask, bias, cos,
-    sin, H, T, norm, off_by_one, causal, residual, eps, scale, mean, rstd, qkv, z, lse, y, space,
+    first, last, share, x, norm_weight, norm_bias, w_in, b_in, wo, bo, mask, bias, cos, sin, H, T,
+    norm, off_by_one, causal, residual, eps, scale, mean, rstd, qkv, z, lse, y, space,
 ):  # fmt: skip
-    mine = space[share]
-    W, D = wq.shape
-    K = W // H
-    number = x.dtype.type(0)
-    factor = x.dtype.type(scale)
-    room = (D + WIDEST) * (W + WIDEST)
-    q_packed, k_packed, v_packed, o_packed = (
-        mine[:room], mine[room : 2 * room], mine[2 * room : 3 * room], mine[3 * room : 4 * room],
-    )  # fmt: skip
-    at = 4 * room
-    packed_weight(wq, True, q_packed)
-    packed_weight(wk, True, k_packed)
-    packed_weight(wv, True, v_packed)
-    packed_weight(wo, True, o_packed)
+    D, W = wo.shape
+    K, number, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
+    width = panel_width(number)
     together = max(1, ROWS_AIMED_AT // T)
     tile = together * T
-    h = _take(mine, at, tile, D)
-    at += tile * D
-    edge = mine[at : at + tile * WIDEST]
-    at += tile * WIDEST
-    keys, values = (
-        mine[at : at + (T + WIDEST) * (K + WIDEST)],
-        mine[at + (T + WIDEST) * (K + WIDEST) :],
-    )
-    at += 2 * (T + WIDEST) * (K + WIDEST)
-    wide = (T + WIDEST - 1) // WIDEST * WIDEST + 16
-    scores = _take(mine, at, QUERIES, wide)
+    mine = space[share]
+    in_packed, mine = take(mine, 1, packed_size(number, D, 3 * W))
+    out_packed, mine = take(mine, 1, packed_size(number, W, D))
+    h, mine = take(mine, tile, D + APART)
+    edge, mine = take(mine, tile, width)
+    keys, mine = take(mine, 1, packed_size(number, K, T))
+    values, mine = take(mine, 1, packed_size(number, T, K))
+    scores, mine = take(mine, QUERIES, _padded(T, width) + APART)
+    packed_weight(w_in, True, in_packed[0])
+    packed_weight(wo, True, out_packed[0])
     missing = np.empty(QUERIES, x.dtype)
-    plain_scores = scale > 0 and not bias.size and not mask.size
+    plain_scores = factor > 0 and not bias.size and not mask.size
     in_exp = factor if plain_scores else x.dtype.type(1)
-    step = 3 * W
+    step, wide = qkv.shape[1], scores.shape[1]
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
-        fill_bias(qkv, top, n, 0, W, bq)
-        fill_bias(qkv, top, n, W, W, bk)
-        fill_bias(qkv, top, n, 2 * W, W, bv)
-        product(h, 0, 0, n, D, q_packed, W, edge, qkv, top, 0, True)
-        product(h, 0, 0, n, D, k_packed, W, edge, qkv, top, W, True)
-        product(h, 0, 0, n, D, v_packed, W, edge, qkv, top, 2 * W, True)
+        fill_bias(qkv, top, n, b_in)
+        product(h, 0, n, D, in_packed[0], 3 * W, edge[0], qkv, top, b_in.size > 0)
         if cos.size:
-            turn(qkv, top, n, 0, 2 * H, K, top, cos, sin, False)
+            turn(qkv, top, n, 2 * H, K, top, cos, sin, False)
         for b in range(b0, b1):
             for head in range(H):
                 start, left = b * T, head * K
-                pack_transposed(
-                    number, K, T, address(qkv, start * step + W + left), step, address(keys, 0)
-                )
-                pack(
-                    number,
-                    T,
-                    K,
-                    address(qkv, start * step + 2 * W + left),
-                    step,
-                    address(values, 0),
-                )
+                q_at = address(qkv, start * step + left)
+                k_at, v_at = q_at + W * item_size(number), q_at + 2 * W * item_size(number)
+                pack_transposed(number, K, T, k_at, step, address(keys, 0))
+                v, v_step, v_panel = panels(number, T, K, v_at, step, values[0])
                 for t0 in range(0, T, QUERIES):
                     t1 = min(T, t0 + QUERIES)
                     seen = t1 if causal else T
-                    padded = (seen + 15) // 16 * 16
+                    padded = _padded(seen, width)
                     multiply(
-                        number, t1 - t0, padded, K, address(qkv, (start + t0) * step + left), step,
-                        1, address(keys, 0), K, address(edge, 0), address(scores, 0), wide, False,
+                        number, t1 - t0, padded, K, q_at + t0 * step * item_size(number), step, 1,
+                        address(keys, 0), width, K * width, address(edge, 0), address(scores, 0),
+                        wide, False,
                     )  # fmt: skip
                     if not plain_scores:
                         _see(scores, t0, t1 - t0, seen, mask, b, bias, head, factor)
@@ -254,152 +263,124 @@ def _forward(
                         lse[b, head, t0 + i] = log
                         scores[i, row_seen:padded] = number
                     multiply(
-                        number, t1 - t0, K, seen, address(scores, 0), wide, 1, address(values, 0), T,
+                        number, t1 - t0, K, seen, address(scores, 0), wide, 1, v, v_step, v_panel,
                         address(edge, 0), address(z, (start + t0) * W + left), W, False,
                     )  # fmt: skip
                     for i in range(t1 - t0):
-                        for d in range(left, left + K):
-                            z[start + t0 + i, d] *= missing[i]
+                        times(z[start + t0 + i], left, K, missing[i])
         fill_residual(x, top, n, bo, residual, y)
-        product(z, top, 0, n, W, o_packed, D, edge, y, top, 0, True)
+        product(z, top, n, W, out_packed[0], D, edge[0], y, top, True)
 
 
 @kernel
 def _backward(
-    first, last, share, g, x, norm_weight, norm_bias, wq, bq, wk, bk, wv, bv, wo, bo, mask, bias,
-    cos, sin, H, T, norm, causal, residual, scale, mean, rstd, qkv, z, lse, gx, sums, space,
+    first, last, share, g, x, norm_weight, norm_bias, w_in, b_in, wo, bo, mask, bias, cos, sin, H, T,
+    norm, causal, residual, scale, mean, rstd, qkv, z, lse, gx, sums, space,
 ):  # fmt: skip
-    mine, total = space[share], sums[share]
-    W, D = wq.shape
-    K = W // H
-    number = x.dtype.type(0)
-    factor = x.dtype.type(scale)
-    room = (D + WIDEST) * (W + WIDEST)
-    q_packed, k_packed, v_packed, o_packed = (
-        mine[:room], mine[room : 2 * room], mine[2 * room : 3 * room], mine[3 * room : 4 * room],
-    )  # fmt: skip
-    at = 4 * room
-    packed_weight(wq, False, q_packed)
-    packed_weight(wk, False, k_packed)
-    packed_weight(wv, False, v_packed)
-    packed_weight(wo, False, o_packed)
+    D, W = wo.shape
+    K, number, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
+    width = panel_width(number)
     together = max(1, ROWS_AIMED_AT // T)
     tile = together * T
-    h = _take(mine, at, tile, D)
-    at += tile * D
-    gh = _take(mine, at, tile, D)
-    at += tile * D
-    g_tile = _take(mine, at, tile, D + 16)  # not a power of two: a cache keeps its columns apart
-    at += tile * (D + 16)
-    gz = _take(mine, at, tile, W)
-    at += tile * W
-    g_qkv = _take(mine, at, tile, 3 * W + 16)
-    at += tile * (3 * W + 16)
-    edge = mine[at : at + tile * WIDEST]
-    at += tile * WIDEST
-    panels = mine[at : at + tile * (max(D, W) + WIDEST)]
-    at += tile * (max(D, W) + WIDEST)
-    side = (T + WIDEST) * (K + WIDEST)
-    keys, values, key_rows, few_q, few_g = (
-        mine[at : at + side], mine[at + side : at + 2 * side], mine[at + 2 * side : at + 3 * side],
-        mine[at + 3 * side : at + 4 * side], mine[at + 4 * side : at + 5 * side],
-    )  # fmt: skip
-    at += 5 * side
-    wide = (T + WIDEST - 1) // WIDEST * WIDEST + 16
-    weights, slopes = (
-        _take(mine, at, QUERIES, wide),
-        _take(mine, at + QUERIES * wide, QUERIES, wide),
-    )
+    mine = space[share]
+    in_packed, mine = take(mine, 1, packed_size(number, 3 * W, D))
+    out_packed, mine = take(mine, 1, packed_size(number, D, W))
+    h, mine = take(mine, tile, D + APART)
+    gh, mine = take(mine, tile, D)
+    g_tile, mine = take(mine, tile, D + APART)
+    gz, mine = take(mine, tile, W + APART)
+    g_qkv, mine = take(mine, tile, 3 * W + APART)
+    edge, mine = take(mine, max(tile, 3 * W, D), width)
+    packed, mine = take(mine, 1, packed_size(number, tile, max(D, W)))
+    keys, mine = take(mine, 1, packed_size(number, K, T))
+    values, mine = take(mine, 1, packed_size(number, K, T))
+    key_rows, mine = take(mine, 1, packed_size(number, T, K))
+    few_q, mine = take(mine, 1, packed_size(number, QUERIES, K))
+    few_g, mine = take(mine, 1, packed_size(number, QUERIES, K))
+    weights, mine = take(mine, QUERIES, _padded(T, width) + APART)
+    slopes, mine = take(mine, QUERIES, _padded(T, width) + APART)
+    packed_weight(w_in, False, in_packed[0])
+    packed_weight(wo, False, out_packed[0])
 
+    total = sums[share]
     g_nw, total = total[: norm_weight.size], total[norm_weight.size :]
     g_nb, total = total[: norm_bias.size], total[norm_bias.size :]
-    g_wq, total = total[: W * D].reshape(W, D), total[W * D :]
-    g_bq, total = total[: bq.size], total[bq.size :]
-    g_wk, total = total[: W * D].reshape(W, D), total[W * D :]
-    g_bk, total = total[: bk.size], total[bk.size :]
-    g_wv, total = total[: W * D].reshape(W, D), total[W * D :]
-    g_bv, total = total[: bv.size], total[bv.size :]
-    g_wo, total = total[: W * D].reshape(D, W), total[W * D :]
+    g_w_in, total = take(total, 3 * W, D)
+    g_b_in, total = total[: b_in.size], total[b_in.size :]
+    g_wo, total = take(total, D, W)
     g_bo = total[: bo.size]
 
+    size = item_size(number)
     plain_scores = not bias.size and not mask.size
     in_exp = factor if plain_scores else x.dtype.type(1)
-    step, g_step = 3 * W, 3 * W + 16
+    step, g_step, wide = qkv.shape[1], g_qkv.shape[1], weights.shape[1]
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
         for i in range(n):
             for d in range(D):
                 g_tile[i, d] = g[top + i, d]
-        add_rows(g_tile, n, 0, g_bo)
-        weight_gradient(g_tile, 0, z, top, 0, n, panels, edge, g_wo)
-        product(g_tile, 0, 0, n, D, o_packed, W, edge, gz, 0, 0, False)
+        add_rows(g_tile, n, g_bo)
+        weight_gradient(g_tile, z, top, n, packed[0], edge[0], g_wo)
+        product(g_tile, 0, n, D, out_packed[0], W, edge[0], gz, 0, False)
         g_qkv[:n] = number
         for b in range(b0, b1):
             for head in range(H):
                 start, local, left = b * T, (b - b0) * T, head * K
-                k_at = address(qkv, start * step + W + left)
+                q_at = address(qkv, start * step + left)
+                k_at, v_at = q_at + W * size, q_at + 2 * W * size
+                gq_at = address(g_qkv, local * g_step + left)
+                gk_at, gv_at = gq_at + W * size, gq_at + 2 * W * size
                 pack_transposed(number, K, T, k_at, step, address(keys, 0))
-                pack(number, T, K, k_at, step, address(key_rows, 0))
-                v_at = address(qkv, start * step + 2 * W + left)
                 pack_transposed(number, K, T, v_at, step, address(values, 0))
+                k, k_step, k_panel = panels(number, T, K, k_at, step, key_rows[0])
                 for t0 in range(0, T, QUERIES):
                     t1 = min(T, t0 + QUERIES)
                     m = t1 - t0
                     seen = t1 if causal else T
-                    padded = (seen + 15) // 16 * 16
-                    q_at = address(qkv, (start + t0) * step + left)
-                    gz_at = address(gz, (local + t0) * W + left)
+                    padded = _padded(seen, width)
+                    q_few = q_at + t0 * step * size
+                    gz_few = address(gz, (local + t0) * gz.shape[1] + left)
                     multiply(
-                        number, m, padded, K, q_at, step, 1, address(keys, 0), K, address(edge, 0),
-                        address(weights, 0), wide, False,
+                        number, m, padded, K, q_few, step, 1, address(keys, 0), width, K * width,
+                        address(edge, 0), address(weights, 0), wide, False,
                     )  # fmt: skip
                     multiply(
-                        number, m, padded, K, gz_at, W, 1, address(values, 0), K, address(edge, 0),
-                        address(slopes, 0), wide, False,
+                        number, m, padded, K, gz_few, gz.shape[1], 1, address(values, 0), width,
+                        K * width, address(edge, 0), address(slopes, 0), wide, False,
                     )  # fmt: skip
                     if not plain_scores:
                         _see(weights, t0, m, seen, mask, b, bias, head, factor)
                     for i in range(m):
                         row_seen = t0 + i + 1 if causal else T
-                        dot = number
-                        for d in range(K):
-                            dot += gz[local + t0 + i, left + d] * z[start + t0 + i, left + d]
                         w_row, s_row, log = weights[i], slopes[i], lse[b, head, t0 + i]
+                        mean_slope = dot(gz[local + t0 + i], z[start + t0 + i], left, K)
                         for s in range(row_seen):
                             w_row[s] = exp(in_exp * w_row[s] - log)
-                            s_row[s] = factor * w_row[s] * (s_row[s] - dot)
+                            s_row[s] = factor * w_row[s] * (s_row[s] - mean_slope)
                         w_row[row_seen:padded] = number
                         s_row[row_seen:padded] = number
                     multiply(
-                        number, m, K, seen, address(slopes, 0), wide, 1, address(key_rows, 0), T,
-                        address(edge, 0), address(g_qkv, (local + t0) * g_step + left), g_step,
-                        False,
+                        number, m, K, seen, address(slopes, 0), wide, 1, k, k_step, k_panel,
+                        address(edge, 0), gq_at + t0 * g_step * size, g_step, False,
                     )  # fmt: skip
-                    pack(number, m, K, q_at, step, address(few_q, 0))
-                    pack(number, m, K, gz_at, W, address(few_g, 0))
+                    q, q_step, q_panel = panels(number, m, K, q_few, step, few_q[0])
                     multiply(
-                        number, seen, K, m, address(slopes, 0), 1, wide, address(few_q, 0), m,
-                        address(edge, 0), address(g_qkv, local * g_step + W + left), g_step, True,
+                        number, seen, K, m, address(slopes, 0), 1, wide, q, q_step, q_panel,
+                        address(edge, 0), gk_at, g_step, True,
                     )  # fmt: skip
+                    gv, gv_step, gv_panel = panels(number, m, K, gz_few, gz.shape[1], few_g[0])
                     multiply(
-                        number, seen, K, m, address(weights, 0), 1, wide, address(few_g, 0), m,
-                        address(edge, 0), address(g_qkv, local * g_step + 2 * W + left), g_step,
-                        True,
+                        number, seen, K, m, address(weights, 0), 1, wide, gv, gv_step, gv_panel,
+                        address(edge, 0), gv_at, g_step, True,
                     )  # fmt: skip
         if cos.size:
-            turn(g_qkv, 0, n, 0, 2 * H, K, top, cos, sin, True)
+            turn(g_qkv, 0, n, 2 * H, K, top, cos, sin, True)
         normalise_again(x, top, n, norm_weight, norm_bias, norm, mean, rstd, h)
-        add_rows(g_qkv, n, 0, g_bq)
-        add_rows(g_qkv, n, W, g_bk)
-        add_rows(g_qkv, n, 2 * W, g_bv)
-        weight_gradient(g_qkv, 0, h, 0, 0, n, panels, edge, g_wq)
-        weight_gradient(g_qkv, W, h, 0, 0, n, panels, edge, g_wk)
-        weight_gradient(g_qkv, 2 * W, h, 0, 0, n, panels, edge, g_wv)
-        product(g_qkv, 0, 0, n, W, q_packed, D, edge, gh, 0, 0, False)
-        product(g_qkv, 0, W, n, W, k_packed, D, edge, gh, 0, 0, True)
-        product(g_qkv, 0, 2 * W, n, W, v_packed, D, edge, gh, 0, 0, True)
-        add_rows(gh, n, 0, g_nb)
+        add_rows(g_qkv, n, g_b_in)
+        weight_gradient(g_qkv, h, 0, n, packed[0], edge[0], g_w_in)
+        product(g_qkv, 0, n, 3 * W, in_packed[0], D, edge[0], gh, 0, False)
+        add_rows(gh, n, g_nb)
         norm_backward(
             x, top, n, norm_weight, norm_bias, norm, mean, rstd, gh, g, residual, gx, g_nw, g_nb
         )

@@ -1,14 +1,24 @@
 """A linear layer, forwards and backwards, with our own matrix product and threads."""
 
-# digest of _math.py, _gemm.py, _tiles.py: d79d02418f28
+# digest of _math.py, _gemm.py, _tiles.py: 9841f07b13dd
 from __future__ import annotations
 
 import numpy as np
 
 from minitx.kernels import reference, threads
 from minitx.kernels._arrays import plain, rows, scratch, takes, vector
+from minitx.kernels._gemm import packed_size, panel_width
 from minitx.kernels._math import kernel
-from minitx.kernels._tiles import add_rows, fill_bias, packed_weight, product, weight_gradient
+from minitx.kernels._tiles import (
+    APART,
+    WIDEST,
+    add_rows,
+    fill_bias,
+    packed_weight,
+    product,
+    take,
+    weight_gradient,
+)
 from minitx.kernels.compiled_mlp import split_sums
 
 TILE = 96
@@ -23,7 +33,7 @@ def linear(x, weight, bias=None):
     parts = threads.parts(N, TILE, 2 * N * O * I)
     threads.share(
         _forward, (N + TILE - 1) // TILE, parts, x_rows, plain(weight), vector(bias, x.dtype),
-        y.reshape(N, O), scratch(parts, (I + 64) * (O + 64) + TILE * 64, x.dtype),
+        y.reshape(N, O), scratch(parts, _scratch_size(O, I), x.dtype),
     )  # fmt: skip
     return y
 
@@ -38,42 +48,48 @@ def linear_backward(g, x, weight, has_bias=True):
     sums = np.zeros((parts, O * I + (O if has_bias else 0)), x.dtype)
     threads.share(
         _backward, (N + TILE - 1) // TILE, parts, rows(g), x_rows, plain(weight), gx.reshape(N, I),
-        sums, scratch(parts, (I + 64) * (O + 64) + TILE * (O + I + 256), x.dtype),
+        sums, scratch(parts, _scratch_size(O, I), x.dtype),
     )  # fmt: skip
     bias = weight[:, 0] if has_bias else None  # for its shape
     return gx, *split_sums(sums, (weight, bias))
 
 
+def _scratch_size(O, I):
+    """Numbers of scratch that one share takes, at least."""
+    packed = (I + WIDEST) * (O + WIDEST) + TILE * (I + WIDEST)
+    return packed + TILE * (O + APART) + max(TILE, O) * WIDEST
+
+
 @kernel
 def _forward(first, last, share, x, weight, bias, y, space):
     O, I = weight.shape
-    mine = space[share]
-    edge, packed = mine[: TILE * 64], mine[TILE * 64 :]
-    packed_weight(weight, True, packed)
+    number = x.dtype.type(0)
+    packed, mine = take(space[share], 1, packed_size(number, I, O))
+    edge, mine = take(mine, TILE, panel_width(number))
+    packed_weight(weight, True, packed[0])
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, x.shape[0] - top)
-        if bias.size:
-            fill_bias(y, top, n, 0, O, bias)
-        product(x, top, 0, n, I, packed, O, edge, y, top, 0, bias.size > 0)
+        fill_bias(y, top, n, bias)
+        product(x, top, n, I, packed[0], O, edge[0], y, top, bias.size > 0)
 
 
 @kernel
 def _backward(first, last, share, g, x, weight, gx, sums, space):
     O, I = weight.shape
-    mine, total = space[share], sums[share]
-    wide = O + 16
-    edge, mine = mine[: TILE * 64], mine[TILE * 64 :]
-    g_tile, mine = mine[: TILE * wide].reshape(TILE, wide), mine[TILE * wide :]
-    panels, packed = mine[: TILE * (I + 64)], mine[TILE * (I + 64) :]
-    g_weight, g_bias = total[: O * I].reshape(O, I), total[O * I :]
-    packed_weight(weight, False, packed)
+    number = x.dtype.type(0)
+    packed, mine = take(space[share], 1, packed_size(number, O, I))
+    g_tile, mine = take(mine, TILE, O + APART)
+    few_x, mine = take(mine, 1, packed_size(number, TILE, I))
+    edge, mine = take(mine, max(TILE, O), panel_width(number))
+    packed_weight(weight, False, packed[0])
+    g_weight, g_bias = take(sums[share], O, I)
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, x.shape[0] - top)
         for i in range(n):
             for o in range(O):
                 g_tile[i, o] = g[top + i, o]
-        add_rows(g_tile, n, 0, g_bias)
-        product(g_tile, 0, 0, n, O, packed, I, edge, gx, top, 0, False)
-        weight_gradient(g_tile, 0, x, top, 0, n, panels, edge, g_weight)
+        add_rows(g_tile, n, g_bias)
+        product(g_tile, 0, n, O, packed[0], I, edge[0], gx, top, False)
+        weight_gradient(g_tile, x, top, n, few_x[0], edge[0], g_weight)

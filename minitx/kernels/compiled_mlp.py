@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: d79d02418f28
+# digest of _math.py, _gemm.py, _tiles.py: 9841f07b13dd
 from __future__ import annotations
 
 import numpy as np
@@ -12,10 +12,13 @@ import numpy as np
 from minitx.kernels import reference_blocks as reference
 from minitx.kernels import threads
 from minitx.kernels._arrays import plain, rows, scratch, takes, vector
+from minitx.kernels._gemm import packed_size, panel_width
 from minitx.kernels._math import kernel
 from minitx.kernels._tiles import (
     ACTIVATIONS,
+    APART,
     NORMS,
+    WIDEST,
     activate,
     activate_backward,
     add_rows,
@@ -25,6 +28,7 @@ from minitx.kernels._tiles import (
     normalise_again,
     packed_weight,
     product,
+    take,
     weight_gradient,
 )
 
@@ -45,11 +49,10 @@ def mlp_block(
     y, pre = np.empty(x.shape, x.dtype), np.empty((N, M), x.dtype)
     mean, rstd = np.empty(N, x.dtype), np.empty(N, x.dtype)
     parts = threads.parts(N, TILE, 4 * N * M * D)
-    need = 2 * (M + 64) * (D + 64) + TILE * (D + M + 128)
     threads.share(
         _forward, (N + TILE - 1) // TILE, parts, x_rows, *_plain(weights, x.dtype), NORMS[norm],
         ACTIVATIONS[activation], residual, float(eps), mean, rstd, pre, y.reshape(N, D),
-        scratch(parts, need, x.dtype),
+        scratch(parts, _scratch_size(M, D), x.dtype),
     )  # fmt: skip
     return y, (mean, rstd, pre)
 
@@ -67,11 +70,10 @@ def mlp_block_backward(
     parts = threads.parts(N, TILE, 8 * N * M * D)
     plain_weights = _plain(weights, x.dtype)
     sums = np.zeros((parts, sum(w.size for w in plain_weights)), x.dtype)
-    need = 2 * (M + 64) * (D + 64) + TILE * (3 * D + 3 * M + 256)
     threads.share(
         _backward, (N + TILE - 1) // TILE, parts, rows(g), x_rows, *plain_weights, NORMS[norm],
         ACTIVATIONS[activation], residual, *saved, gx.reshape(N, D), sums,
-        scratch(parts, need, x.dtype),
+        scratch(parts, _scratch_size(M, D), x.dtype),
     )  # fmt: skip
     return gx, *split_sums(sums, weights)
 
@@ -97,59 +99,63 @@ def _plain(weights, dtype):
     return vectors[0], vectors[1], plain(up), vectors[2], plain(down), vectors[3]
 
 
+def _scratch_size(M, D):
+    """Numbers of scratch that one share takes, at least."""
+    packed = 2 * (M + WIDEST) * (D + WIDEST) + TILE * (max(M, D) + WIDEST)
+    return packed + TILE * (3 * D + 2 * M + 4 * APART) + max(TILE, M, D) * WIDEST
+
+
 @kernel
 def _forward(
-    first, last, part, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
+    first, last, share, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
     residual, eps, mean, rstd, pre, y, space,
 ):  # fmt: skip
-    mine = space[part]
     M, D = up.shape
-    N = x.shape[0]
-    h, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
-    act, mine = mine[: TILE * M].reshape(TILE, M), mine[TILE * M :]
-    edge, mine = mine[: TILE * 64], mine[TILE * 64 :]
-    room = (M + 64) * (D + 64)
-    up_packed, down_packed = mine[:room], mine[room : 2 * room]
-    packed_weight(up, True, up_packed)
-    packed_weight(down, True, down_packed)
+    N, number = x.shape[0], x.dtype.type(0)
+    mine = space[share]
+    up_packed, mine = take(mine, 1, packed_size(number, D, M))
+    down_packed, mine = take(mine, 1, packed_size(number, M, D))
+    h, mine = take(mine, TILE, D + APART)
+    act, mine = take(mine, TILE, M + APART)
+    edge, mine = take(mine, TILE, panel_width(number))
+    packed_weight(up, True, up_packed[0])
+    packed_weight(down, True, down_packed[0])
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, N - top)
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
-        product(h, 0, 0, n, D, up_packed, M, edge, pre, top, 0, False)
+        product(h, 0, n, D, up_packed[0], M, edge[0], pre, top, False)
         activate(pre, top, n, up_bias, activation, act)
         fill_residual(x, top, n, down_bias, residual, y)
-        product(act, 0, 0, n, M, down_packed, D, edge, y, top, 0, True)
+        product(act, 0, n, M, down_packed[0], D, edge[0], y, top, True)
 
 
 @kernel
 def _backward(
-    first, last, part, g, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
+    first, last, share, g, x, norm_weight, norm_bias, up, up_bias, down, down_bias, norm, activation,
     residual, mean, rstd, pre, gx, sums, space,
 ):  # fmt: skip
-    mine, total = space[part], sums[part]
     M, D = up.shape
-    N = x.shape[0]
-    # Rows of scratch are a little longer than a power of two: a cache keeps such columns apart.
-    h, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
-    gh, mine = mine[: TILE * D].reshape(TILE, D), mine[TILE * D :]
-    act, mine = mine[: TILE * M].reshape(TILE, M), mine[TILE * M :]
-    wide = M + 16
-    g_act, mine = mine[: TILE * wide].reshape(TILE, wide), mine[TILE * wide :]
-    high = D + 16
-    g_tile, mine = mine[: TILE * high].reshape(TILE, high), mine[TILE * high :]
-    edge, mine = mine[: TILE * 64], mine[TILE * 64 :]
-    panels, mine = mine[: TILE * (M + 64)], mine[TILE * (M + 64) :]
-    room = (M + 64) * (D + 64)
-    up_packed, down_packed = mine[:room], mine[room : 2 * room]
-    packed_weight(up, False, up_packed)
-    packed_weight(down, False, down_packed)
+    N, number = x.shape[0], x.dtype.type(0)
+    mine = space[share]
+    up_packed, mine = take(mine, 1, packed_size(number, M, D))
+    down_packed, mine = take(mine, 1, packed_size(number, D, M))
+    h, mine = take(mine, TILE, D + APART)
+    gh, mine = take(mine, TILE, D)
+    g_tile, mine = take(mine, TILE, D + APART)
+    act, mine = take(mine, TILE, M + APART)
+    g_act, mine = take(mine, TILE, M + APART)
+    edge, mine = take(mine, max(TILE, M, D), panel_width(number))
+    packed, mine = take(mine, 1, packed_size(number, TILE, max(M, D)))
+    packed_weight(up, False, up_packed[0])
+    packed_weight(down, False, down_packed[0])
 
+    total = sums[share]
     g_norm_weight, total = total[: norm_weight.size], total[norm_weight.size :]
     g_norm_bias, total = total[: norm_bias.size], total[norm_bias.size :]
-    g_up, total = total[: M * D].reshape(M, D), total[M * D :]
+    g_up, total = take(total, M, D)
     g_up_bias, total = total[: up_bias.size], total[up_bias.size :]
-    g_down, total = total[: M * D].reshape(D, M), total[M * D :]
+    g_down, total = take(total, D, M)
     g_down_bias = total[: down_bias.size]
 
     for tile in range(first, last):
@@ -158,15 +164,15 @@ def _backward(
         for i in range(n):
             for d in range(D):
                 g_tile[i, d] = g[top + i, d]
-        add_rows(g_tile, n, 0, g_down_bias)
-        product(g_tile, 0, 0, n, D, down_packed, M, edge, g_act, 0, 0, False)
+        add_rows(g_tile, n, g_down_bias)
+        product(g_tile, 0, n, D, down_packed[0], M, edge[0], g_act, 0, False)
         activate_backward(pre, top, n, activation, g_act, act)
-        weight_gradient(g_tile, 0, act, 0, 0, n, panels, edge, g_down)
-        add_rows(g_act, n, 0, g_up_bias)
+        weight_gradient(g_tile, act, 0, n, packed[0], edge[0], g_down)
+        add_rows(g_act, n, g_up_bias)
         normalise_again(x, top, n, norm_weight, norm_bias, norm, mean, rstd, h)
-        weight_gradient(g_act, 0, h, 0, 0, n, panels, edge, g_up)
-        product(g_act, 0, 0, n, M, up_packed, D, edge, gh, 0, 0, False)
-        add_rows(gh, n, 0, g_norm_bias)
+        weight_gradient(g_act, h, 0, n, packed[0], edge[0], g_up)
+        product(g_act, 0, n, M, up_packed[0], D, edge[0], gh, 0, False)
+        add_rows(gh, n, g_norm_bias)
         norm_backward(
             x, top, n, norm_weight, norm_bias, norm, mean, rstd, gh, g, residual, gx,
             g_norm_weight, g_norm_bias,

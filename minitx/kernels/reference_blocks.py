@@ -101,7 +101,7 @@ def attention_block(x, weights, n_heads, mask=None, bias=None, angles=None, **op
     -------
     y : array [B, T, D]
     saved : tuple of arrays
-        For the backward rule: (mean [N], rstd [N], qkv [N, 3 H·K] after rotary, z [N, H·K], and
+        For the backward rule: (mean [N], rstd [N], qkv [N, 3 H·K or more] after rotary, z [N, H·K], and
         lse [B, H, T], the logarithm of each softmax's denominator; infinity where it is empty).
     """
     o = BLOCK_OPTIONS | options
@@ -132,7 +132,7 @@ def attention_block_backward(
     norm_weight, norm_bias, wq, bq, wk, bk, wv, bv, wo, bo = weights
     mean, rstd, qkv, z, lse = saved
     B, T, D = x.shape
-    q, k, v = (a.reshape(B, T, n_heads, -1) for a in np.split(qkv, 3, axis=1))
+    q, k, v = (a.reshape(B, T, n_heads, -1) for a in np.split(qkv[:, : 3 * len(wq)], 3, axis=1))
     rows_x, rows_g = x.reshape(-1, D), g.reshape(-1, D)
     gz, g_wo, g_bo = linear_backward(rows_g, z, wo, bo is not None)
     pattern = np.exp(_block_scores(q, k, mask, bias, o) - lse[..., None])

@@ -1,6 +1,7 @@
 """The fused halves of a block, the matrix product inside them, and our own threads."""
 
 import threading
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from minitx.kernels import threads
 from tests.kernels.test_reference import complex_step
 
 pytest.importorskip("numba")
-from minitx.kernels import _gemm, compiled_heads, compiled_mlp
+from minitx.kernels import _gemm, _tiles, compiled_heads, compiled_mlp
 from minitx.kernels._math import kernel
 
 DTYPES = st.sampled_from([np.float32, np.float64])
@@ -51,31 +52,44 @@ def numbers(rng, dtype):
 
 
 @kernel
-def _product(a, b, packed, edge, c, transposed, add):
+def _product(a, b, packed, edge, c, how, add):
+    """c (+)= a @ b, or a @ b.T if ``how`` is 2; how 1 packs b, and 0 packs it only if it must."""
     number = a.dtype.type(0)
-    depth, columns = (b.shape[1], b.shape[0]) if transposed else b.shape
-    place, step = _gemm.address(b, 0), b.shape[1]
-    if transposed:
-        _gemm.pack_transposed(number, depth, columns, place, step, _gemm.address(packed, 0))
+    depth, columns = (b.shape[1], b.shape[0]) if how == 2 else b.shape
+    b_step, width = b.shape[1], _gemm.panel_width(number)
+    place, down, panel = _gemm.address(packed, 0), width, depth * width
+    if how == 2:
+        _gemm.pack_transposed(number, depth, columns, _gemm.address(b, 0), b_step, place)
+    elif how == 1:
+        _gemm.pack(number, depth, columns, _gemm.address(b, 0), b_step, place)
     else:
-        _gemm.pack(number, depth, columns, place, step, _gemm.address(packed, 0))
+        b_at = _gemm.address(b, 0)
+        place, down, panel = _tiles.panels(number, depth, columns, b_at, b_step, packed)
     _gemm.multiply(
-        number, a.shape[0], columns, depth, _gemm.address(a, 0), depth, 1,
-        _gemm.address(packed, 0), depth, _gemm.address(edge, 0), _gemm.address(c, 0), columns, add,
+        number, a.shape[0], columns, depth, _gemm.address(a, 0), depth, 1, place, down, panel,
+        _gemm.address(edge, 0), _gemm.address(c, 0), columns, add,
     )  # fmt: skip
 
 
-@given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 40), DTYPES, st.booleans())
-@example(7, 17, 600, np.float32, True)  # deeper than one walk
-def test_product(rows, columns, depth, dtype, transposed):
+@kernel
+def _packed_size(number, depth, columns):
+    return _gemm.packed_size(number, depth, columns)
+
+
+@given(st.integers(1, 30), st.integers(1, 96), st.integers(1, 40), DTYPES, st.integers(0, 2))
+@example(7, 17, 600, np.float32, 2)  # deeper than one walk
+@example(13, 96, 600, np.float32, 0)  # read as it lies
+def test_product(rows, columns, depth, dtype, how):
     make = numbers(np.random.default_rng(rows), dtype)
     a, b, start = make(rows, depth), make(depth, columns), make(rows, columns)
-    stored = np.ascontiguousarray(b.T) if transposed else b
-    packed, edge = np.empty((columns + 64) * depth, dtype), np.empty(rows * 64, dtype)
+    stored = np.ascontiguousarray(b.T) if how == 2 else b
+    size = int(_packed_size(dtype(0), depth, columns))
+    packed, edge = np.full(size + 8, np.nan, dtype), np.empty(rows * 64, dtype)
     for add in (False, True):
         c = start.copy()
-        _product(a, stored, packed, edge, c, transposed, add)
+        _product(a, stored, packed, edge, c, how, add)
         agree([c], [a @ b + start * add], dtype)
+    assert np.isnan(packed[size:]).all()  # nothing is written behind the last panel
 
 
 # -------------------------------------------------------------------- the halves
@@ -107,16 +121,32 @@ def test_mlp_block(sizes, norm, activation, dtype, biases, residual, n_threads, 
 
 
 @given(
-    st.sampled_from([(1, 1, 4, 1, 2), (3, 7, 10, 2, 4), (5, 33, 16, 2, 16), (2, 70, 12, 3, 18)]),
+    st.sampled_from(
+        [
+            (1, 1, 4, 1, 2),
+            (3, 7, 10, 2, 4),
+            (5, 33, 16, 2, 16),
+            (2, 70, 12, 3, 18),
+            (1, 40, 7, 1, 32),
+        ]
+    ),
     NORMS,
     st.sampled_from(["causal", "mask", "mask by sequence", "bias", "rotary", "all"]),
-    *(DTYPES, st.booleans(), st.booleans(), st.booleans(), st.integers(1, 3), st.integers(0, 99)),
+    *(
+        DTYPES,
+        st.sampled_from(["all", "some", "none"]),
+        st.booleans(),
+        st.booleans(),
+        st.integers(1, 3),
+        st.integers(0, 99),
+    ),
 )
 def test_attention_block(sizes, norm, case, dtype, biases, residual, off_by_one, n_threads, seed):
     B, T, D, H, K = sizes
     rng = np.random.default_rng(seed)
     make = numbers(rng, dtype)
-    vector = make if biases else lambda n: None
+    there = {"all": cycle([True]), "some": cycle([True, False, False]), "none": cycle([False])}
+    vector = lambda n: make(n) if next(there[biases]) else None  # noqa: E731
     x, g = make(B, T, D), make(B, T, D)
     W = H * K
     norm_weights = (None, None) if norm == "none" else (make(D), vector(D))
@@ -138,12 +168,12 @@ def test_attention_block(sizes, norm, case, dtype, biases, residual, off_by_one,
     threads.set_threads(n_threads)
     y, saved = compiled_heads.attention_block(x, weights, H, **options)
     exact, exact_saved = reference.attention_block(x, weights, H, **options)
-    agree((y, *saved), (exact, *exact_saved), dtype)
-    agree(
-        compiled_heads.attention_block_backward(g, x, weights, exact_saved, H, **options),
-        reference.attention_block_backward(g, x, weights, exact_saved, H, **options),
-        dtype,
-    )
+    mean, rstd, qkv, *rest = saved
+    agree((y, mean, rstd, qkv[:, : 3 * W], *rest), (exact, *exact_saved), dtype)
+    expected = reference.attention_block_backward(g, x, weights, exact_saved, H, **options)
+    for kept in (saved, exact_saved):
+        got = compiled_heads.attention_block_backward(g, x, weights, kept, H, **options)
+        agree(got, expected, dtype)
 
 
 def test_gradients_of_the_halves_by_complex_step(rng):
