@@ -7,6 +7,7 @@ pass over it, instead of one for each parameter.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -51,6 +52,7 @@ class Optimizer:
         dtype = np.result_type(*(p.dtype for p in self.params))
         self.state = {name: np.zeros(ends[-1], dtype) for name in self.slots}
         self._gradient = np.zeros(ends[-1], dtype)
+        self._arrays: list[np.ndarray | None] = [None] * len(self.params)
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
@@ -64,10 +66,10 @@ class Optimizer:
             run = self.params[first : last + 1]
             gradient = self._gradient[place]
             np.concatenate([p.grad.ravel() for p in run], out=gradient)
-            values = _joined([p.data for p in run])
+            values = self._flat_view(first, last)
             state = [self.state[name][place] for name in self.slots]
             self._update(values, gradient, state, self.steps[first] + 1)
-            if len(run) == 1 and not np.shares_memory(values, run[0].data):
+            if not run[0].data.flags.c_contiguous:  # then `values` is a copy
                 run[0].data[...] = values.reshape(run[0].shape)
             for i in range(first, last + 1):
                 self.steps[i] += 1
@@ -84,22 +86,41 @@ class Optimizer:
         All have a gradient and the same number of steps behind them, and they lie one after another
         in memory.
         """
-        runs: list[tuple[int, int]] = []
-        end, steps, base = None, None, None
+        follows, runs = self._follows(), []
+        steps = None  # of the parameter before, if it takes part
         for i, p in enumerate(self.params):
             if p.grad is None:
-                end = None
+                steps = None
                 continue
-            if p.grad.shape != p.shape:
+            if p.grad.shape != p.data.shape:
                 raise ShapeError(f"A parameter {p.shape} has a gradient of shape {p.grad.shape}.")
-            start = p.data.__array_interface__["data"][0]
-            if end == start and steps == self.steps[i] and base is p.data.base:
+            if follows[i] and steps == self.steps[i]:
                 runs[-1] = (runs[-1][0], i)
             else:
                 runs.append((i, i))
-            base, steps = p.data.base, self.steps[i]
-            end = start + p.data.nbytes if _in_buffer(p.data) else None
+            steps = self.steps[i]
         return runs
+
+    def _follows(self) -> list[bool]:
+        """Whether each parameter lies right behind the one before it: worked out again only if one
+        of them has got another array since."""
+        arrays = [p.data for p in self.params]
+        if not all(map(operator.is_, arrays, self._arrays)):
+            self._arrays, self._views, self._behind = arrays, {}, []
+            end = base = None
+            for a in arrays:
+                start = a.__array_interface__["data"][0]
+                self._behind.append(start == end and a.base is base)
+                end, base = start + a.nbytes if _in_buffer(a) else None, a.base
+        return self._behind
+
+    def _flat_view(self, first: int, last: int) -> np.ndarray:
+        """The values of a run as one flat array: a view, unless one array has gaps."""
+        if not self._arrays[first].flags.c_contiguous:
+            return self._arrays[first].reshape(-1)
+        if (first, last) not in self._views:
+            self._views[first, last] = _joined(self._arrays[first : last + 1])
+        return self._views[first, last]
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Copies of all that is needed to go on: arrays only."""

@@ -231,3 +231,20 @@ def test_schedules_as_numbers():
     for i in range(200):
         expected = min(1, (i + 1) / 50) * (0.1 + 0.45 * (1 + np.cos(np.pi * i / 200)))
         assert np.isclose(wave(i, 200), expected)
+
+
+def test_a_parameter_that_got_another_array_is_followed_there():
+    model = Transformer(
+        TransformerConfig(vocab_size=5, max_len=4, d_model=4, n_heads=1, n_layers=1),
+        rng=np.random.default_rng(0),
+    )
+    optimiser = optim.SGD(model.parameters(), lr=1.0)
+    for p in model.parameters():
+        p.grad = np.ones(p.shape, p.dtype)
+    optimiser.step()
+    left_behind = model.embed.weight.data
+    before = left_behind.copy()
+    model.embed.weight.data = left_behind + 10
+    optimiser.step()
+    np.testing.assert_array_equal(left_behind, before)
+    np.testing.assert_array_equal(model.embed.weight.data, before + 10 - 1)

@@ -42,9 +42,16 @@ def _check_ids(ids, limit: int, what: str, table: str) -> None:
     if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
         got = getattr(ids, "dtype", type(ids).__name__)
         raise MinitxError(f"{what}s must be an array of integers, got {got}.")
-    if ids.size and (ids.min() < 0 or ids.max() >= limit):
+    if outside(ids, limit):
         wrong = ids[(ids < 0) | (ids >= limit)].flat[0]
         raise MinitxError(f"{what} {wrong} is out of range: {table} has 0 to {limit - 1}.")
+
+
+def outside(ids: np.ndarray, limit: int) -> bool:
+    """Whether any is not an integer in 0 … limit - 1: one pass, in which negative ones look huge."""
+    if ids.dtype.kind not in "iu":
+        return True
+    return ids.size > 0 and bool(ids.view(ids.dtype.str.replace("i", "u")).max() >= limit)
 
 
 # ------------------------------------------------------------------------------- activations
@@ -308,7 +315,7 @@ def cross_entropy(logits, targets, ignore_index=-100, reduction="mean"):
     _need(fits, "cross_entropy", "logits [..., V], targets [...]", logits=logits, targets=targets)
     vocab = logits.shape[-1]
     flat, ids = logits.reshape(-1, vocab), targets.reshape(-1)  # [N, V], [N]
-    if ids.size and (ids.min() < 0 or ids.max() >= vocab):  # only then is a copy worth its while
+    if outside(ids, vocab):  # only then is a copy worth its while
         _check_ids(ids[ids != ignore_index], vocab, "Target", "the logits' last axis")
     loss, lse, count = kernels.cross_entropy(flat, ids, ignore_index)
     if reduction == "none":

@@ -146,8 +146,8 @@ def _joined(weights, dtype):
 def _thirds(g_in, g_b_in):
     """Gradients of query, key and value, each weight and bias, from those of the joined ones."""
     W = len(g_in) // 3
-    for part in (slice(0, W), slice(W, 2 * W), slice(2 * W, None)):
-        yield from (g_in[part], g_b_in[part])
+    for start in (0, W, 2 * W):
+        yield from (g_in[start : start + W], g_b_in[start : start + W])
 
 
 def _scratch_size(T, D, W, H):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import Tensor, ops
+from minitx.autograd.fused import outside
 from minitx.errors import MinitxError, ShapeError, choose
 from minitx.nn import fast
 from minitx.nn import generate as generation
@@ -220,7 +221,7 @@ class Transformer(HookedModule):
                 "Tokens must have shape [B, T] (or [B, T, F] for fused features), got "
                 f"{tokens.shape}; write tokens[None] for one sequence."
             )
-        if tokens.min() < 0 or tokens.max() >= self.config.vocab_size:
+        if outside(tokens, self.config.vocab_size):
             bad = tokens[(tokens < 0) | (tokens >= self.config.vocab_size)].flat[0]
             raise MinitxError(
                 f"Token id {bad} lies outside of the vocabulary 0 … {self.config.vocab_size - 1}."
