@@ -21,9 +21,11 @@ EXACT = {"contract"}  # a * b + c in one instruction
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # and sums in any order, so that they vectorise
 # Division by zero gives infinity, as in NumPy: a check would keep loops from vectorising.
 _common = {"fastmath": LOOSE, "error_model": "numpy", "nogil": True}
-kernel = njit(cache=True, **_common)  # called from Python: kept on disk
-part = njit(**_common)  # called from kernels, and kept with them
-exact_part = njit(**_common | {"fastmath": EXACT})
+kernel = njit(cache=True, no_cfunc_wrapper=True, **_common)  # called from Python: kept on disk
+# Called from kernels, and kept with them: nothing that Python or C could call need be compiled.
+_inner = _common | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+part = njit(**_inner)
+exact_part = njit(**_inner | {"fastmath": EXACT})
 
 # Only for the search for a maximum: a NaN it misses still turns the row into NaN in the exp.
 _MAXIMUM = {"reassoc", "nsz", "nnan"}

@@ -18,8 +18,11 @@ from minitx.kernels import (
     compiled_mlp,
 )
 
-# Long to compile, about half of the whole: a second process takes them, on a second core.
-ELSEWHERE = ("attention_block_backward", "mlp_block_backward")
+# About half of the whole: a second process takes them, on a second core.
+ELSEWHERE = (
+    *("attention_block_backward", "linear", "linear_backward"),
+    *("gelu", "gelu_backward", "silu", "silu_backward", "rms_norm", "rms_norm_backward", "rotary"),
+)
 
 
 def warm_up(progress=None, without=(), dtype=np.float32):

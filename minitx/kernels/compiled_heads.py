@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 9841f07b13dd
+# digest of _math.py, _gemm.py, _tiles.py: f9cb6647b42d
 from __future__ import annotations
 
 import numpy as np

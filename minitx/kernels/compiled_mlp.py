@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 9841f07b13dd
+# digest of _math.py, _gemm.py, _tiles.py: f9cb6647b42d
 from __future__ import annotations
 
 import numpy as np
