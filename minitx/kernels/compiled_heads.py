@@ -140,7 +140,8 @@ def _joined(weights, dtype):
     norm_weight, norm_bias, b_in, bo = (
         vector(a, dtype) for a in (norm_weight, norm_bias, b_in, bo)
     )
-    return norm_weight, norm_bias, np.concatenate([wq, wk, wv]), b_in, plain(wo), bo
+    w_in = plain(np.concatenate([wq, wk, wv]))  # it keeps Fortran's order if all three have it
+    return norm_weight, norm_bias, w_in, b_in, plain(wo), bo
 
 
 def _thirds(g_in, g_b_in):

@@ -11,6 +11,8 @@ the derivative of ``f`` is ``imag(f(x + 1e-20j)) / 1e-20``, exact to the last di
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 GELU_SLOPE = np.sqrt(2 / np.pi)
@@ -235,8 +237,8 @@ def linear(x, weight, bias=None):
 
 def linear_backward(g, x, weight, has_bias=True):
     """Gradients of `linear`: (gx [..., I], gw [O, I], gb [O] or None)."""
-    rows_g = g.reshape(-1, weight.shape[0])  # [N, O]
-    rows_x = x.reshape(-1, weight.shape[1])  # [N, I]
+    N = math.prod(g.shape[:-1])  # not -1: an empty array does not tell
+    rows_g, rows_x = g.reshape(N, weight.shape[0]), x.reshape(N, weight.shape[1])  # [N, O], [N, I]
     return g @ weight, rows_g.T @ rows_x, (rows_g.sum(axis=0) if has_bias else None)
 
 

@@ -18,7 +18,9 @@ import threading
 from minitx.errors import MinitxError
 
 MOST = 4  # tiny models do not feed more
-WORTHWHILE = 1e7  # floating-point operations: about 100 microseconds; waking a thread takes half of that
+WORTHWHILE = (
+    1e7  # floating-point operations: about 100 microseconds; waking a thread takes half of that
+)
 _count: int | None = None
 _workers: list[_Worker] = []
 _in_use = threading.Lock()

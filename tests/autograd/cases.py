@@ -222,8 +222,8 @@ def rows(draw, name, reference, weights):
 
 @st.composite
 def linears(draw):
-    shape = (*draw(shapes((0, 2))), draw(st.integers(1, 3)))
-    out = draw(st.integers(1, 3))
+    shape = (*draw(shapes((0, 2))), draw(st.integers(0, 3)))
+    out = draw(st.integers(0, 3))
     rng = draw(generators())
     inputs = [rng.normal(size=s) for s in (shape, (out, shape[-1]), (out,))]
     inputs = inputs[: draw(st.integers(2, 3))]
