@@ -2,8 +2,10 @@
 
     python tests/benchmarks/scaling.py [--out scaling.png] [--json FILE] [--threads 1]
 
-One of T, d, L and B is varied, the others stay at the reference shape. The exponent is the slope of
-log(time) over log(size) by least squares: 1 means that twice the size takes twice as long.
+One of T, d, L and B is varied, the others stay at the reference shape. The sizes take turns, so that
+a busy moment of the machine hits all of them; a size's time is the best of its steps. Memory is the
+peak above that of a tiny model. The exponent is the slope of log(time) over log(size) through the
+three largest sizes, where fixed costs count least: 1 means that twice the size takes twice as long.
 """
 
 from __future__ import annotations
@@ -28,34 +30,49 @@ SWEEPS = {
 }
 
 
-def measure(shape, threads, steps=7):
-    """(milliseconds: the best of some steps, megabytes above what is loaded at the start)"""
-    runner = Contender("minitx", list(shape.values()), threads)
+TINY = {"B": 1, "T": 4, "V": 64, "d": 16, "H": 4, "L": 1}
+LARGEST = 3  # sizes through which the exponent is fitted
+
+
+def measure(shapes, threads, rounds=4, steps=5):
+    """For each shape, milliseconds (the best step) and megabytes of the process at its peak."""
+    runners = [Contender("minitx", list(shape.values()), threads) for shape in shapes]
     try:
-        runner.ask("run", 2)
-        times = runner.ask("run", steps)
-        return min(times) * 1e3, runner.ask("memory")[1]
+        best = [np.inf] * len(runners)
+        for _ in range(rounds):
+            for i, runner in enumerate(runners):
+                best[i] = min(best[i], *runner.ask("run", steps))
+        return [(1e3 * s, r.ask("memory")[1]) for s, r in zip(best, runners, strict=True)]
     finally:
-        runner.close()
+        for runner in runners:
+            runner.close()
 
 
 def exponent(sizes, values):
-    """Slope in double-logarithmic axes."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    """Slope in double-logarithmic axes, at the large end."""
+    return float(np.polyfit(np.log(sizes[-LARGEST:]), np.log(values[-LARGEST:]), 1)[0])
 
 
 def draw(result, path):
     """Time and memory over size, a column for each sweep."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
     from minitx.plots import style
 
-    figure, axes = style.figure(ncols=len(result), nrows=2)
-    for column, (_, sweep) in enumerate(result.items()):
-        for row, (key, label) in enumerate((("ms", "ms for a step"), ("mb", "MB"))):
+    figure, axes = style.figure(ncols=len(result), nrows=2, panel=(3.6, 2.8))
+    for column, (letter, sweep) in enumerate(result.items()):
+        for row, (key, label) in enumerate((("ms", "ms per step"), ("mb", "MB"))):
             ax = np.reshape(axes, (2, -1))[row, column]
             ax.loglog(sweep["sizes"], sweep[key], "o-")
-            ax.set_xlabel(sweep["name"])
+            ax.xaxis.set_major_locator(NullLocator())
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.set_xticks(sweep["sizes"], [str(size) for size in sweep["sizes"]])
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.set_xlabel(f"{sweep['name']} {letter}")
             ax.set_ylabel(label)
-            ax.set_title(f"exponent {sweep[f'exponent_{key}']:.2f}")
+            ax.set_title(f"{label.split()[0]} ~ {letter}$^{{{sweep[f'exponent_{key}']:.2f}}}$")
     figure.savefig(path)
 
 
@@ -67,12 +84,13 @@ def main() -> None:
     parser.add_argument("--sweeps", default="T,d,L,B")
     options = parser.parse_args()
     result = {}
+    [(_, least)] = measure([TINY], options.threads)
     print("| varied | sizes | ms | exponent | MB | exponent |\n|---|---|---|---|---|---|")
     for key in options.sweeps.split(","):
         name, sizes = SWEEPS[key]
-        pairs = [measure(REFERENCE | {key: size}, options.threads) for size in sizes]
+        pairs = measure([REFERENCE | {key: size} for size in sizes], options.threads)
         ms, mb = zip(*pairs, strict=True)
-        mb = [max(m, 0.1) for m in mb]
+        mb = [max(m - least, 0.1) for m in mb]
         sweep = {"name": name, "sizes": sizes, "ms": ms, "mb": mb}
         sweep |= {f"exponent_{k}": exponent(sizes, sweep[k]) for k in ("ms", "mb")}
         result[key] = sweep
