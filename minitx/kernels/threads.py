@@ -59,9 +59,12 @@ def share(function, count: int, threads: int, *arguments) -> None:
     The caller takes the last share itself. Returns when all are done; an exception of any share is
     raised here.
     """
+    if threads == 1:
+        function(0, count, 0, *arguments)
+        return
     edges = [count * part // threads for part in range(threads + 1)]
     jobs = [(edges[p], edges[p + 1], p, *arguments) for p in range(threads)]
-    if threads == 1 or not _in_use.acquire(blocking=False):  # busy for another thread of the user's
+    if not _in_use.acquire(blocking=False):  # busy for another thread of the user's
         for job in jobs:
             function(*job)
         return
