@@ -52,7 +52,9 @@ class Optimizer:
         dtype = np.result_type(*(p.dtype for p in self.params))
         self.state = {name: np.zeros(ends[-1], dtype) for name in self.slots}
         self._gradient = np.zeros(ends[-1], dtype)
-        self._arrays: list[np.ndarray | None] = [None] * len(self.params)
+        self._arrays: list[np.ndarray | None] = [None] * len(self.params)  # see _follows
+        self._views: dict[tuple[int, int], np.ndarray] = {}
+        self._behind: list[bool] = []
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
@@ -106,13 +108,17 @@ class Optimizer:
         of them has got another array since."""
         arrays = [p.data for p in self.params]
         if not all(map(operator.is_, arrays, self._arrays)):
-            self._arrays, self._views, self._behind = arrays, {}, []
-            end = base = None
+            behind, end, base = [], None, None
             for a in arrays:
-                start = a.__array_interface__["data"][0]
-                self._behind.append(start == end and a.base is base)
-                end, base = start + a.nbytes if _in_buffer(a) else None, a.base
+                start, inside = a.__array_interface__["data"][0], _in_buffer(a)
+                behind.append(inside and start == end and a.base is base)
+                end, base = start + a.nbytes if inside else None, a.base
+            self._views, self._behind, self._arrays = {}, behind, arrays
         return self._behind
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, whose parameters lie elsewhere."""
+        return self.__dict__ | {"_arrays": [None] * len(self.params), "_views": {}, "_behind": []}
 
     def _flat_view(self, first: int, last: int) -> np.ndarray:
         """The values of a run as one flat array: a view, unless one array has gaps."""

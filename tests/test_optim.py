@@ -1,5 +1,6 @@
 """Optimisers against their formulas written out, and against closed forms."""
 
+import copy
 import math
 
 import numpy as np
@@ -248,3 +249,32 @@ def test_a_parameter_that_got_another_array_is_followed_there():
     optimiser.step()
     np.testing.assert_array_equal(left_behind, before)
     np.testing.assert_array_equal(model.embed.weight.data, before + 10 - 1)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_copy_of_an_optimiser_moves_its_own_parameters(name):
+    flat = np.arange(4.0)
+    params = [Tensor(flat[:2], requires_grad=True), Tensor(flat[2:], requires_grad=True)]
+    for p, view in zip(params, (flat[:2], flat[2:]), strict=True):
+        p.data, p.grad = view, np.ones(2)
+    optimiser = optim.OPTIMIZERS[name](params, lr=0.5)
+    optimiser.step()
+    twin = copy.deepcopy(optimiser)
+    before = flat.copy()
+    for p in twin.params:
+        p.grad = np.ones(2)
+    twin.step()
+    optimiser.step()
+    assert (flat < before).all()
+    for p, q in zip(twin.params, params, strict=True):
+        np.testing.assert_array_equal(p.data, q.data)
+
+
+def test_an_array_with_gaps_right_behind_another_gets_its_own_gradient():
+    flat = np.zeros(11)
+    params = [Tensor(np.zeros(3), requires_grad=True), Tensor(np.zeros((2, 4)), requires_grad=True)]
+    for p, view in zip(params, (flat[:3], flat[3:].reshape(4, 2).T), strict=True):
+        p.data, p.grad = view, np.arange(1.0, p.size + 1).reshape(p.shape)
+    optim.SGD(params, lr=1.0).step()
+    for p in params:
+        np.testing.assert_array_equal(p.data, -p.grad)

@@ -51,7 +51,11 @@ def outside(ids: np.ndarray, limit: int) -> bool:
     """Whether any is not an integer in 0 … limit - 1: one pass, in which negative ones look huge."""
     if ids.dtype.kind not in "iu":
         return True
-    return ids.size > 0 and bool(ids.view(ids.dtype.str.replace("i", "u")).max() >= limit)
+    if ids.size == 0:
+        return False
+    if limit > np.iinfo(ids.dtype).max:  # none is too large, but a negative one would not look so
+        return bool(ids.min() < 0)
+    return bool(ids.view(ids.dtype.str.replace("i", "u")).max() >= limit)
 
 
 # ------------------------------------------------------------------------------- activations

@@ -45,7 +45,7 @@ def integers(x):
     return plain(np.asarray(x, dtype=np.int64))
 
 
-_scratch: dict = {}
+_mine = threading.local()  # freed with its thread
 
 
 def scratch(parts, size, dtype):
@@ -53,9 +53,11 @@ def scratch(parts, size, dtype):
 
     Fresh large arrays would cost page faults on every call. Each thread of the user's has its own.
     """
-    key = threading.get_ident(), dtype
-    have = _scratch.get(key)
+    kept = vars(_mine)
+    have = kept.get(dtype.name)
     if have is None or have.shape[0] < parts or have.shape[1] < size:
         old = (0, 0) if have is None else have.shape
-        have = _scratch[key] = np.empty((max(parts, old[0]), max(size + size // 8, old[1])), dtype)
+        have = kept[dtype.name] = np.empty(
+            (max(parts, old[0]), max(size + size // 8, old[1])), dtype
+        )
     return have

@@ -40,9 +40,8 @@ def _registers() -> tuple[int, int]:
 
 VECTOR_BYTES, ROWS = _registers()
 VECTORS = 2  # registers side by side in one row of the block
-DEPTH = (
-    256  # inner steps between writing the block out: a panel of that depth stays in the L1 cache
-)
+# Inner steps between writing the block out: a panel of that depth stays in the L1 cache.
+DEPTH = 256
 
 
 @intrinsic
@@ -78,7 +77,7 @@ def _zero(typingctx, number):
 
 @intrinsic
 def panel_width(typingctx, number):
-    """Columns of the block: how wide a packed panel is, for a float32 or float64."""
+    """Columns of the block: how wide a panel is, for a float32 or float64."""
 
     def build(context, builder, signature, arguments):
         return ir.Constant(ir.IntType(64), VECTORS * VECTOR_BYTES * 8 // number.bitwidth)
@@ -87,7 +86,7 @@ def panel_width(typingctx, number):
 
 
 def _micro_kernel(rows: int):
-    """``rows`` rows times one packed panel, as an intrinsic that emits its own loop."""
+    """``rows`` rows times one panel, as an intrinsic that emits its own loop."""
 
     @intrinsic
     def multiply(typingctx, number, depth, a, row_step, inner_step, panel, down, c, c_step, add):
@@ -380,5 +379,11 @@ def pack_transposed(number, depth, columns, b, b_step, packed):
 @exact_part
 def packed_size(number, depth, columns):
     """Numbers that the packed form of a matrix [depth, columns] takes."""
+    return padded(number, columns) * depth
+
+
+@exact_part
+def padded(number, columns):
+    """So many columns, rounded up to whole panels."""
     width = panel_width(number)
-    return (columns + width - 1) // width * width * depth
+    return (columns + width - 1) // width * width

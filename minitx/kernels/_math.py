@@ -20,12 +20,13 @@ from numba.extending import overload
 EXACT = {"contract"}  # a * b + c in one instruction
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # and sums in any order, so that they vectorise
 # Division by zero gives infinity, as in NumPy: a check would keep loops from vectorising.
-_common = {"fastmath": LOOSE, "error_model": "numpy", "nogil": True}
-kernel = njit(cache=True, no_cfunc_wrapper=True, **_common)  # called from Python: kept on disk
-# Called from kernels, and kept with them: nothing that Python or C could call need be compiled.
-_inner = _common | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-part = njit(**_inner)
-exact_part = njit(**_inner | {"fastmath": EXACT})
+_common = {
+    "fastmath": LOOSE, "error_model": "numpy", "nogil": True,
+    "no_cfunc_wrapper": True,  # nobody calls them from C: less to compile
+}  # fmt: skip
+kernel = njit(cache=True, **_common)  # called from Python: kept on disk
+part = njit(**_common)  # called from kernels, and kept with them
+exact_part = njit(**_common | {"fastmath": EXACT})
 
 # Only for the search for a maximum: a NaN it misses still turns the row into NaN in the exp.
 _MAXIMUM = {"reassoc", "nsz", "nnan"}
@@ -67,7 +68,7 @@ def _exp(x):
     return exp_float32
 
 
-@njit(fastmath=_MAXIMUM, error_model="numpy", nogil=True)
+@njit(**_common | {"fastmath": _MAXIMUM})
 def maximum(x):
     """Largest entry of a vector, -inf if it is empty. NaN may be missed."""
     peak = x.dtype.type(-np.inf)

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitx.kernels._gemm import address, multiply, pack, pack_transposed, panel_width
+from minitx.kernels._gemm import (
+    VECTOR_BYTES,
+    VECTORS,
+    address,
+    multiply,
+    pack,
+    pack_transposed,
+    panel_width,
+)
 from minitx.kernels._math import exp, part
 
 NORMS = {"none": 0, "layernorm": 1, "rmsnorm": 2}
 ACTIVATIONS = {"gelu": 0, "relu": 1, "silu": 2}
 GELU_A = -2 * 0.7978845608028654  # gelu(x) = x / (1 + exp(x (A + B x²))), see compiled.py
 GELU_B = GELU_A * 0.044715
-WIDEST = 64  # numbers in a row of a panel, at most
-APART = 16  # numbers between rows of scratch: a power of two would fight for the cache
+# Rows that are worked on together: a multiple of the micro-kernel's 6 and 12, and a tile of 4 * 128
+# columns fits the L2 cache. Of whole sequences, at least one.
+TILE = 96
+WIDEST = VECTORS * VECTOR_BYTES // 4  # numbers in a row of a panel, at most: float32
+# Added to the length of scratch rows: rows a power of two apart would share few places in the cache.
+APART = 16
 
 
 @part
 def take(space, rows, columns):
     """A 2-D piece of scratch, and what is left of it."""
     return space[: rows * columns].reshape(rows, columns), space[rows * columns :]
+
+
+@part
+def piece(space, size):
+    """A flat piece of scratch, and what is left of it."""
+    return space[:size], space[size:]
 
 
 @part
@@ -98,6 +116,15 @@ def norm_backward(x, first, rows, w, b, kind, mean, rstd, gh, g, residual, gx, g
 
 
 @part
+def copy_rows(x, first, rows, out):
+    """Rows of x into scratch, where they lie `APART` further apart: they are then read column by
+    column, as a transpose."""
+    for i in range(rows):
+        for d in range(x.shape[1]):
+            out[i, d] = x[first + i, d]
+
+
+@part
 def add_rows(x, rows, total):
     """total += sum of the first rows of x. Four at a time: the total is then read less often."""
     fours = rows // 4 * 4
@@ -112,7 +139,7 @@ def add_rows(x, rows, total):
 
 @part
 def fill_bias(x, first, rows, bias):
-    """Rows of x = bias: a product is then added to it."""
+    """Rows of x = bias, if there is one: a product is then added to it."""
     for i in range(first, first + rows):
         for d in range(bias.size):
             x[i, d] = bias[d]
@@ -258,8 +285,8 @@ def product(a, a_row, rows, depth, packed, columns, edge, c, c_row, add):
 def panels(number, depth, columns, b, b_step, space):
     """(address, row step, panel step) by which `multiply` can read B [depth, columns].
 
-    B as it lies if it consists of whole panels, else packed into ``space``; so are rows that are a
-    power of two apart, because these share few places in the cache.
+    B as it lies if it consists of whole panels, else packed into ``space``; so are rows that lie a
+    multiple of 64 numbers apart, because these share few places in the cache.
     """
     width = panel_width(number)
     if columns % width == 0 and b_step % 64:

@@ -85,7 +85,7 @@ def _silent(done, total, name):
 
 
 def _dispatchers():
-    """The compiled loops of this and the attention module."""
+    """The compiled loops of all the modules of kernels."""
     for module in (compiled, compiled_attention, compiled_heads, compiled_linear, compiled_mlp):
         for value in list(vars(module).values()):
             if hasattr(value, "stats") and hasattr(value, "signatures"):

@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: f9cb6647b42d
+# digest of _math.py, _gemm.py, _tiles.py: 0491b4171051
 from __future__ import annotations
 
 import numpy as np
@@ -20,14 +20,17 @@ from minitx.kernels._gemm import (
     multiply,
     pack_transposed,
     packed_size,
+    padded,
     panel_width,
 )
 from minitx.kernels._math import exp, kernel, maximum, part
 from minitx.kernels._tiles import (
     APART,
     NORMS,
+    TILE,
     WIDEST,
     add_rows,
+    copy_rows,
     dot,
     fill_bias,
     fill_residual,
@@ -36,6 +39,7 @@ from minitx.kernels._tiles import (
     normalise_again,
     packed_weight,
     panels,
+    piece,
     product,
     take,
     times,
@@ -44,7 +48,6 @@ from minitx.kernels._tiles import (
 )
 from minitx.kernels.compiled_mlp import split_sums
 
-ROWS_AIMED_AT = 96  # of a tile; at least one sequence
 QUERIES = 24  # that meet their keys together
 
 
@@ -99,19 +102,25 @@ def _shapes(x, weights, n_heads, mask, bias, angles):
     Empty arrays stand for no mask, no bias, no angles.
     """
     wq = weights[2]
-    if not takes(x, *weights) or x.ndim != 3 or (weights[0] is None and weights[1] is not None):
+    if not takes(x, *weights) or x.ndim != 3 or wq.size == 0:
+        return None
+    if weights[0] is None and weights[1] is not None:
         return None
     B, T, _ = x.shape
     dtype, H = x.dtype, n_heads
     if mask is None:
         mask = np.zeros((0, 0, 0), np.bool_)
-    elif mask.dtype == np.bool_ and mask.shape[-2:] == (T, T) and mask.size in (T * T, B * T * T):
+    elif mask.dtype == np.bool_ and mask.shape in (
+        (T, T), (1, T, T), (1, 1, T, T), (B, 1, T, T)
+    ):  # fmt: skip
         mask = plain(mask).reshape(-1, T, T)
     else:
         return None
     if bias is None:
         bias = np.zeros((0, 0, 0), dtype)
-    elif bias.dtype == dtype and bias.shape[-2:] == (T, T) and bias.size in (T * T, H * T * T):
+    elif bias.dtype == dtype and bias.shape in (
+        (T, T), (1, T, T), (H, T, T), (1, 1, T, T), (1, H, T, T)
+    ):  # fmt: skip
         bias = plain(bias).reshape(-1, T, T)
     else:
         return None
@@ -153,7 +162,7 @@ def _thirds(g_in, g_b_in):
 
 def _scratch_size(T, D, W, H):
     """Numbers of scratch that one share takes, at least."""
-    tile, K = max(ROWS_AIMED_AT, T), W // H
+    tile, K = max(TILE, T), W // H
     packed = (3 * W + WIDEST) * (D + WIDEST) + (D + WIDEST) * (W + WIDEST)
     rows = tile * (3 * D + 4 * W + 4 * APART) + max(tile, 3 * W, D) * WIDEST
     heads = tile * (max(D, W) + WIDEST) + (3 * (T + WIDEST) + 2 * QUERIES) * (K + WIDEST)
@@ -161,16 +170,11 @@ def _scratch_size(T, D, W, H):
 
 
 @part
-def _padded(seen, width):
-    """Keys that are computed so that ``seen`` can be used: whole panels."""
-    return (seen + width - 1) // width * width
-
-
-@part
 def _see(scores, t0, n, seen, mask, which, bias, head, scale):
     """Raw products become scores: scaled, biased, -inf where the mask forbids.
 
-    Without bias and mask there is nothing to do: `_weigh` multiplies by the scale in its exp.
+    Not called if there is neither bias nor mask (nor, forwards, a negative scale): then the exp
+    multiplies by the scale.
     """
     never = scores.dtype.type(-np.inf)
     for i in range(n):
@@ -214,20 +218,20 @@ def _forward(
     norm, off_by_one, causal, residual, eps, scale, mean, rstd, qkv, z, lse, y, space,
 ):  # fmt: skip
     D, W = wo.shape
-    K, number, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
-    width = panel_width(number)
-    together = max(1, ROWS_AIMED_AT // T)
+    K, zero, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
+    width = panel_width(zero)
+    together = max(1, TILE // T)
     tile = together * T
     mine = space[share]
-    in_packed, mine = take(mine, 1, packed_size(number, D, 3 * W))
-    out_packed, mine = take(mine, 1, packed_size(number, W, D))
+    in_packed, mine = piece(mine, packed_size(zero, D, 3 * W))
+    out_packed, mine = piece(mine, packed_size(zero, W, D))
     h, mine = take(mine, tile, D + APART)
-    edge, mine = take(mine, tile, width)
-    keys, mine = take(mine, 1, packed_size(number, K, T))
-    values, mine = take(mine, 1, packed_size(number, T, K))
-    scores, mine = take(mine, QUERIES, _padded(T, width) + APART)
-    packed_weight(w_in, True, in_packed[0])
-    packed_weight(wo, True, out_packed[0])
+    edge, mine = piece(mine, tile * width)
+    keys, mine = piece(mine, packed_size(zero, K, T))
+    values, mine = piece(mine, packed_size(zero, T, K))
+    scores, mine = take(mine, QUERIES, padded(zero, T) + APART)
+    packed_weight(w_in, True, in_packed)
+    packed_weight(wo, True, out_packed)
     missing = np.empty(QUERIES, x.dtype)
     plain_scores = factor > 0 and not bias.size and not mask.size
     in_exp = factor if plain_scores else x.dtype.type(1)
@@ -237,22 +241,22 @@ def _forward(
         top, n = b0 * T, (b1 - b0) * T
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
         fill_bias(qkv, top, n, b_in)
-        product(h, 0, n, D, in_packed[0], 3 * W, edge[0], qkv, top, b_in.size > 0)
+        product(h, 0, n, D, in_packed, 3 * W, edge, qkv, top, b_in.size > 0)
         if cos.size:
             turn(qkv, top, n, 2 * H, K, top, cos, sin, False)
         for b in range(b0, b1):
             for head in range(H):
                 start, left = b * T, head * K
                 q_at = address(qkv, start * step + left)
-                k_at, v_at = q_at + W * item_size(number), q_at + 2 * W * item_size(number)
-                pack_transposed(number, K, T, k_at, step, address(keys, 0))
-                v, v_step, v_panel = panels(number, T, K, v_at, step, values[0])
+                k_at, v_at = q_at + W * item_size(zero), q_at + 2 * W * item_size(zero)
+                pack_transposed(zero, K, T, k_at, step, address(keys, 0))
+                v, v_step, v_panel = panels(zero, T, K, v_at, step, values)
                 for t0 in range(0, T, QUERIES):
                     t1 = min(T, t0 + QUERIES)
                     seen = t1 if causal else T
-                    padded = _padded(seen, width)
+                    computed = padded(zero, seen)
                     multiply(
-                        number, t1 - t0, padded, K, q_at + t0 * step * item_size(number), step, 1,
+                        zero, t1 - t0, computed, K, q_at + t0 * step * item_size(zero), step, 1,
                         address(keys, 0), width, K * width, address(edge, 0), address(scores, 0),
                         wide, False,
                     )  # fmt: skip
@@ -262,15 +266,15 @@ def _forward(
                         row_seen = t0 + i + 1 if causal else T
                         log, missing[i] = _weigh(scores[i], row_seen, in_exp, off_by_one)
                         lse[b, head, t0 + i] = log
-                        scores[i, row_seen:padded] = number
+                        scores[i, row_seen:seen] = zero  # keys that only later queries may see
                     multiply(
-                        number, t1 - t0, K, seen, address(scores, 0), wide, 1, v, v_step, v_panel,
+                        zero, t1 - t0, K, seen, address(scores, 0), wide, 1, v, v_step, v_panel,
                         address(edge, 0), address(z, (start + t0) * W + left), W, False,
                     )  # fmt: skip
                     for i in range(t1 - t0):
                         times(z[start + t0 + i], left, K, missing[i])
         fill_residual(x, top, n, bo, residual, y)
-        product(z, top, n, W, out_packed[0], D, edge[0], y, top, True)
+        product(z, top, n, W, out_packed, D, edge, y, top, True)
 
 
 @kernel
@@ -279,29 +283,29 @@ def _backward(
     norm, causal, residual, scale, mean, rstd, qkv, z, lse, gx, sums, space,
 ):  # fmt: skip
     D, W = wo.shape
-    K, number, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
-    width = panel_width(number)
-    together = max(1, ROWS_AIMED_AT // T)
+    K, zero, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
+    width = panel_width(zero)
+    together = max(1, TILE // T)
     tile = together * T
     mine = space[share]
-    in_packed, mine = take(mine, 1, packed_size(number, 3 * W, D))
-    out_packed, mine = take(mine, 1, packed_size(number, D, W))
+    in_packed, mine = piece(mine, packed_size(zero, 3 * W, D))
+    out_packed, mine = piece(mine, packed_size(zero, D, W))
     h, mine = take(mine, tile, D + APART)
     gh, mine = take(mine, tile, D)
     g_tile, mine = take(mine, tile, D + APART)
     gz, mine = take(mine, tile, W + APART)
     g_qkv, mine = take(mine, tile, 3 * W + APART)
-    edge, mine = take(mine, max(tile, 3 * W, D), width)
-    packed, mine = take(mine, 1, packed_size(number, tile, max(D, W)))
-    keys, mine = take(mine, 1, packed_size(number, K, T))
-    values, mine = take(mine, 1, packed_size(number, K, T))
-    key_rows, mine = take(mine, 1, packed_size(number, T, K))
-    few_q, mine = take(mine, 1, packed_size(number, QUERIES, K))
-    few_g, mine = take(mine, 1, packed_size(number, QUERIES, K))
-    weights, mine = take(mine, QUERIES, _padded(T, width) + APART)
-    slopes, mine = take(mine, QUERIES, _padded(T, width) + APART)
-    packed_weight(w_in, False, in_packed[0])
-    packed_weight(wo, False, out_packed[0])
+    edge, mine = piece(mine, max(tile, 3 * W, D) * width)
+    tile_packed, mine = piece(mine, packed_size(zero, tile, max(D, W)))
+    keys, mine = piece(mine, packed_size(zero, K, T))
+    values, mine = piece(mine, packed_size(zero, K, T))
+    key_rows, mine = piece(mine, packed_size(zero, T, K))
+    few_q, mine = piece(mine, packed_size(zero, QUERIES, K))
+    few_g, mine = piece(mine, packed_size(zero, QUERIES, K))
+    weights, mine = take(mine, QUERIES, padded(zero, T) + APART)
+    slopes, mine = take(mine, QUERIES, padded(zero, T) + APART)
+    packed_weight(w_in, False, in_packed)
+    packed_weight(wo, False, out_packed)
 
     total = sums[share]
     g_nw, total = total[: norm_weight.size], total[norm_weight.size :]
@@ -311,20 +315,18 @@ def _backward(
     g_wo, total = take(total, D, W)
     g_bo = total[: bo.size]
 
-    size = item_size(number)
+    size = item_size(zero)
     plain_scores = not bias.size and not mask.size
     in_exp = factor if plain_scores else x.dtype.type(1)
     step, g_step, wide = qkv.shape[1], g_qkv.shape[1], weights.shape[1]
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
-        for i in range(n):
-            for d in range(D):
-                g_tile[i, d] = g[top + i, d]
+        copy_rows(g, top, n, g_tile)
         add_rows(g_tile, n, g_bo)
-        weight_gradient(g_tile, z, top, n, packed[0], edge[0], g_wo)
-        product(g_tile, 0, n, D, out_packed[0], W, edge[0], gz, 0, False)
-        g_qkv[:n] = number
+        weight_gradient(g_tile, z, top, n, tile_packed, edge, g_wo)
+        product(g_tile, 0, n, D, out_packed, W, edge, gz, 0, False)
+        g_qkv[:n] = zero
         for b in range(b0, b1):
             for head in range(H):
                 start, local, left = b * T, (b - b0) * T, head * K
@@ -332,22 +334,22 @@ def _backward(
                 k_at, v_at = q_at + W * size, q_at + 2 * W * size
                 gq_at = address(g_qkv, local * g_step + left)
                 gk_at, gv_at = gq_at + W * size, gq_at + 2 * W * size
-                pack_transposed(number, K, T, k_at, step, address(keys, 0))
-                pack_transposed(number, K, T, v_at, step, address(values, 0))
-                k, k_step, k_panel = panels(number, T, K, k_at, step, key_rows[0])
+                pack_transposed(zero, K, T, k_at, step, address(keys, 0))
+                pack_transposed(zero, K, T, v_at, step, address(values, 0))
+                k, k_step, k_panel = panels(zero, T, K, k_at, step, key_rows)
                 for t0 in range(0, T, QUERIES):
                     t1 = min(T, t0 + QUERIES)
                     m = t1 - t0
                     seen = t1 if causal else T
-                    padded = _padded(seen, width)
+                    computed = padded(zero, seen)
                     q_few = q_at + t0 * step * size
                     gz_few = address(gz, (local + t0) * gz.shape[1] + left)
                     multiply(
-                        number, m, padded, K, q_few, step, 1, address(keys, 0), width, K * width,
+                        zero, m, computed, K, q_few, step, 1, address(keys, 0), width, K * width,
                         address(edge, 0), address(weights, 0), wide, False,
                     )  # fmt: skip
                     multiply(
-                        number, m, padded, K, gz_few, gz.shape[1], 1, address(values, 0), width,
+                        zero, m, computed, K, gz_few, gz.shape[1], 1, address(values, 0), width,
                         K * width, address(edge, 0), address(slopes, 0), wide, False,
                     )  # fmt: skip
                     if not plain_scores:
@@ -359,28 +361,28 @@ def _backward(
                         for s in range(row_seen):
                             w_row[s] = exp(in_exp * w_row[s] - log)
                             s_row[s] = factor * w_row[s] * (s_row[s] - mean_slope)
-                        w_row[row_seen:padded] = number
-                        s_row[row_seen:padded] = number
+                        w_row[row_seen:seen] = zero
+                        s_row[row_seen:seen] = zero
                     multiply(
-                        number, m, K, seen, address(slopes, 0), wide, 1, k, k_step, k_panel,
+                        zero, m, K, seen, address(slopes, 0), wide, 1, k, k_step, k_panel,
                         address(edge, 0), gq_at + t0 * g_step * size, g_step, False,
                     )  # fmt: skip
-                    q, q_step, q_panel = panels(number, m, K, q_few, step, few_q[0])
+                    q, q_step, q_panel = panels(zero, m, K, q_few, step, few_q)
                     multiply(
-                        number, seen, K, m, address(slopes, 0), 1, wide, q, q_step, q_panel,
+                        zero, seen, K, m, address(slopes, 0), 1, wide, q, q_step, q_panel,
                         address(edge, 0), gk_at, g_step, True,
                     )  # fmt: skip
-                    gv, gv_step, gv_panel = panels(number, m, K, gz_few, gz.shape[1], few_g[0])
+                    gv, gv_step, gv_panel = panels(zero, m, K, gz_few, gz.shape[1], few_g)
                     multiply(
-                        number, seen, K, m, address(weights, 0), 1, wide, gv, gv_step, gv_panel,
+                        zero, seen, K, m, address(weights, 0), 1, wide, gv, gv_step, gv_panel,
                         address(edge, 0), gv_at, g_step, True,
                     )  # fmt: skip
         if cos.size:
             turn(g_qkv, 0, n, 2 * H, K, top, cos, sin, True)
         normalise_again(x, top, n, norm_weight, norm_bias, norm, mean, rstd, h)
         add_rows(g_qkv, n, g_b_in)
-        weight_gradient(g_qkv, h, 0, n, packed[0], edge[0], g_w_in)
-        product(g_qkv, 0, n, 3 * W, in_packed[0], D, edge[0], gh, 0, False)
+        weight_gradient(g_qkv, h, 0, n, tile_packed, edge, g_w_in)
+        product(g_qkv, 0, n, 3 * W, in_packed, D, edge, gh, 0, False)
         add_rows(gh, n, g_nb)
         norm_backward(
             x, top, n, norm_weight, norm_bias, norm, mean, rstd, gh, g, residual, gx, g_nw, g_nb

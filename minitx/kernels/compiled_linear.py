@@ -1,6 +1,6 @@
 """A linear layer, forwards and backwards, with our own matrix product and threads."""
 
-# digest of _math.py, _gemm.py, _tiles.py: f9cb6647b42d
+# digest of _math.py, _gemm.py, _tiles.py: 0491b4171051
 from __future__ import annotations
 
 import numpy as np
@@ -11,17 +11,18 @@ from minitx.kernels._gemm import packed_size, panel_width
 from minitx.kernels._math import kernel
 from minitx.kernels._tiles import (
     APART,
+    TILE,
     WIDEST,
     add_rows,
+    copy_rows,
     fill_bias,
     packed_weight,
+    piece,
     product,
     take,
     weight_gradient,
 )
 from minitx.kernels.compiled_mlp import split_sums
-
-TILE = 96
 
 
 def linear(x, weight, bias=None):
@@ -63,33 +64,31 @@ def _scratch_size(O, I):
 @kernel
 def _forward(first, last, share, x, weight, bias, y, space):
     O, I = weight.shape
-    number = x.dtype.type(0)
-    packed, mine = take(space[share], 1, packed_size(number, I, O))
-    edge, mine = take(mine, TILE, panel_width(number))
-    packed_weight(weight, True, packed[0])
+    zero = x.dtype.type(0)
+    packed, mine = piece(space[share], packed_size(zero, I, O))
+    edge, mine = piece(mine, TILE * panel_width(zero))
+    packed_weight(weight, True, packed)
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, x.shape[0] - top)
         fill_bias(y, top, n, bias)
-        product(x, top, n, I, packed[0], O, edge[0], y, top, bias.size > 0)
+        product(x, top, n, I, packed, O, edge, y, top, bias.size > 0)
 
 
 @kernel
 def _backward(first, last, share, g, x, weight, gx, sums, space):
     O, I = weight.shape
-    number = x.dtype.type(0)
-    packed, mine = take(space[share], 1, packed_size(number, O, I))
+    zero = x.dtype.type(0)
+    packed, mine = piece(space[share], packed_size(zero, O, I))
     g_tile, mine = take(mine, TILE, O + APART)
-    few_x, mine = take(mine, 1, packed_size(number, TILE, I))
-    edge, mine = take(mine, max(TILE, O), panel_width(number))
-    packed_weight(weight, False, packed[0])
+    tile_packed, mine = piece(mine, packed_size(zero, TILE, I))
+    edge, mine = piece(mine, max(TILE, O) * panel_width(zero))
+    packed_weight(weight, False, packed)
     g_weight, g_bias = take(sums[share], O, I)
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, x.shape[0] - top)
-        for i in range(n):
-            for o in range(O):
-                g_tile[i, o] = g[top + i, o]
+        copy_rows(g, top, n, g_tile)
         add_rows(g_tile, n, g_bias)
-        product(g_tile, 0, n, O, packed[0], I, edge[0], gx, top, False)
-        weight_gradient(g_tile, x, top, n, few_x[0], edge[0], g_weight)
+        product(g_tile, 0, n, O, packed, I, edge, gx, top, False)
+        weight_gradient(g_tile, x, top, n, tile_packed, edge, g_weight)

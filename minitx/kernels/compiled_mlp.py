@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: f9cb6647b42d
+# digest of _math.py, _gemm.py, _tiles.py: 0491b4171051
 from __future__ import annotations
 
 import numpy as np
@@ -18,22 +18,21 @@ from minitx.kernels._tiles import (
     ACTIVATIONS,
     APART,
     NORMS,
+    TILE,
     WIDEST,
     activate,
     activate_backward,
     add_rows,
+    copy_rows,
     fill_residual,
     norm_backward,
     normalise,
     normalise_again,
     packed_weight,
+    piece,
     product,
     take,
     weight_gradient,
-)
-
-TILE = (
-    96  # rows; a multiple of the micro-kernel's 6 and 12, and a tile of 4 * 128 columns fits the L2
 )
 
 
@@ -42,7 +41,7 @@ def mlp_block(
     norm="layernorm", activation="gelu", residual=True, eps=1e-5,
 ):  # fmt: skip
     weights = (norm_weight, norm_bias, up, up_bias, down, down_bias)
-    if not takes(x, *weights) or x.ndim < 2 or (norm_bias is not None and norm_weight is None):
+    if not _ours(x, weights):
         return reference.mlp_block(x, *weights, norm, activation, residual, eps)
     x_rows = rows(x)
     N, (M, D) = len(x_rows), up.shape
@@ -57,12 +56,19 @@ def mlp_block(
     return y, (mean, rstd, pre)
 
 
+def _ours(x, weights):
+    """Whether the compiled kernel takes these arrays."""
+    norm_weight, norm_bias, up = weights[:3]
+    lonely = norm_bias is not None and norm_weight is None
+    return takes(x, *weights) and x.ndim > 1 and up.size > 0 and not lonely
+
+
 def mlp_block_backward(
     g, x, norm_weight, norm_bias, up, up_bias, down, down_bias, saved,
     norm="layernorm", activation="gelu", residual=True,
 ):  # fmt: skip
     weights = (norm_weight, norm_bias, up, up_bias, down, down_bias)
-    if not takes(x, g, *weights, *saved) or x.ndim < 2:
+    if not (_ours(x, weights) and takes(x, g, *saved)):
         return reference.mlp_block_backward(g, x, *weights, saved, norm, activation, residual)
     x_rows = rows(x)
     N, (M, D) = len(x_rows), up.shape
@@ -111,23 +117,23 @@ def _forward(
     residual, eps, mean, rstd, pre, y, space,
 ):  # fmt: skip
     M, D = up.shape
-    N, number = x.shape[0], x.dtype.type(0)
+    N, zero = x.shape[0], x.dtype.type(0)
     mine = space[share]
-    up_packed, mine = take(mine, 1, packed_size(number, D, M))
-    down_packed, mine = take(mine, 1, packed_size(number, M, D))
+    up_packed, mine = piece(mine, packed_size(zero, D, M))
+    down_packed, mine = piece(mine, packed_size(zero, M, D))
     h, mine = take(mine, TILE, D + APART)
     act, mine = take(mine, TILE, M + APART)
-    edge, mine = take(mine, TILE, panel_width(number))
-    packed_weight(up, True, up_packed[0])
-    packed_weight(down, True, down_packed[0])
+    edge, mine = piece(mine, TILE * panel_width(zero))
+    packed_weight(up, True, up_packed)
+    packed_weight(down, True, down_packed)
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, N - top)
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
-        product(h, 0, n, D, up_packed[0], M, edge[0], pre, top, False)
+        product(h, 0, n, D, up_packed, M, edge, pre, top, False)
         activate(pre, top, n, up_bias, activation, act)
         fill_residual(x, top, n, down_bias, residual, y)
-        product(act, 0, n, M, down_packed[0], D, edge[0], y, top, True)
+        product(act, 0, n, M, down_packed, D, edge, y, top, True)
 
 
 @kernel
@@ -136,19 +142,19 @@ def _backward(
     residual, mean, rstd, pre, gx, sums, space,
 ):  # fmt: skip
     M, D = up.shape
-    N, number = x.shape[0], x.dtype.type(0)
+    N, zero = x.shape[0], x.dtype.type(0)
     mine = space[share]
-    up_packed, mine = take(mine, 1, packed_size(number, M, D))
-    down_packed, mine = take(mine, 1, packed_size(number, D, M))
+    up_packed, mine = piece(mine, packed_size(zero, M, D))
+    down_packed, mine = piece(mine, packed_size(zero, D, M))
     h, mine = take(mine, TILE, D + APART)
     gh, mine = take(mine, TILE, D)
     g_tile, mine = take(mine, TILE, D + APART)
     act, mine = take(mine, TILE, M + APART)
     g_act, mine = take(mine, TILE, M + APART)
-    edge, mine = take(mine, max(TILE, M, D), panel_width(number))
-    packed, mine = take(mine, 1, packed_size(number, TILE, max(M, D)))
-    packed_weight(up, False, up_packed[0])
-    packed_weight(down, False, down_packed[0])
+    edge, mine = piece(mine, max(TILE, M, D) * panel_width(zero))
+    tile_packed, mine = piece(mine, packed_size(zero, TILE, max(M, D)))
+    packed_weight(up, False, up_packed)
+    packed_weight(down, False, down_packed)
 
     total = sums[share]
     g_norm_weight, total = total[: norm_weight.size], total[norm_weight.size :]
@@ -161,17 +167,15 @@ def _backward(
     for tile in range(first, last):
         top = tile * TILE
         n = min(TILE, N - top)
-        for i in range(n):
-            for d in range(D):
-                g_tile[i, d] = g[top + i, d]
+        copy_rows(g, top, n, g_tile)
         add_rows(g_tile, n, g_down_bias)
-        product(g_tile, 0, n, D, down_packed[0], M, edge[0], g_act, 0, False)
+        product(g_tile, 0, n, D, down_packed, M, edge, g_act, 0, False)
         activate_backward(pre, top, n, activation, g_act, act)
-        weight_gradient(g_tile, act, 0, n, packed[0], edge[0], g_down)
+        weight_gradient(g_tile, act, 0, n, tile_packed, edge, g_down)
         add_rows(g_act, n, g_up_bias)
         normalise_again(x, top, n, norm_weight, norm_bias, norm, mean, rstd, h)
-        weight_gradient(g_act, h, 0, n, packed[0], edge[0], g_up)
-        product(g_act, 0, n, M, up_packed[0], D, edge[0], gh, 0, False)
+        weight_gradient(g_act, h, 0, n, tile_packed, edge, g_up)
+        product(g_act, 0, n, M, up_packed, D, edge, gh, 0, False)
         add_rows(gh, n, g_norm_bias)
         norm_backward(
             x, top, n, norm_weight, norm_bias, norm, mean, rstd, gh, g, residual, gx,

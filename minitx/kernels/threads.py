@@ -13,6 +13,7 @@ numbers of threads.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 
 from minitx.errors import MinitxError
@@ -68,51 +69,64 @@ def share(function, count: int, threads: int, *arguments) -> None:
         for job in jobs:
             function(*job)
         return
+    calls = []
     try:
         while len(_workers) < threads - 1:
             _workers.append(_Worker())
-        helpers = _workers[: threads - 1]
-        for worker, job in zip(helpers, jobs, strict=False):
-            worker.begin(function, job)
-        try:
-            function(*jobs[-1])
-        finally:
-            errors = [worker.finish() for worker in helpers]
-        for error in errors:
-            if error is not None:
-                raise error
+        for worker, job in zip(_workers, jobs[:-1], strict=False):
+            calls.append(worker.begin(function, job))
+        function(*jobs[-1])
     finally:
+        errors = [call.finish() for call in calls]
         _in_use.release()
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 class _Worker:
     """A thread that sleeps until it is given a call."""
 
     def __init__(self):
-        self._go, self._done = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._done.acquire()
+        self._inbox = queue.SimpleQueue()
         threading.Thread(target=self._loop, name="minitx kernels", daemon=True).start()
 
     def begin(self, function, job):
-        self._function, self._job = function, job
-        self._go.release()
-
-    def finish(self):
-        """Wait for the call to end; the exception it raised, or None."""
-        self._done.acquire()
-        return self._error
+        call = _Call()
+        self._inbox.put((function, job, call))
+        return call
 
     def _loop(self):
         while True:
-            self._go.acquire()
-            self._error = None
+            function, job, call = self._inbox.get()
             try:
-                self._function(*self._job)
+                function(*job)
             except BaseException as error:
-                self._error = error
-            self._function = self._job = None  # keep no arrays alive while asleep
-            self._done.release()
+                call.error = error
+            call.done.release()
+            function = job = call = None  # keep no arrays alive while asleep
+
+
+class _Call:
+    """What a worker is doing: each call has its own lock, so that none is taken for another."""
+
+    def __init__(self):
+        self.error, self.done = None, threading.Lock()
+        self.done.acquire()
+
+    def finish(self):
+        """Wait for the end; the exception that was raised, or None.
+
+        Ctrl-C, too, is waited past and handed on then: the call still writes to our arrays.
+        """
+        interrupt = None
+        while True:
+            try:
+                self.done.acquire()
+            except KeyboardInterrupt as error:
+                interrupt = error
+            else:
+                return interrupt or self.error
 
 
 def _number(text: str) -> int:

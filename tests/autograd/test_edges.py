@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from minitx.autograd import Tensor, gradcheck, ops, tensor
+from minitx.autograd import Tensor, fused, gradcheck, ops, tensor
 from minitx.errors import MinitxError
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -145,6 +147,17 @@ def test_targets_and_tokens_out_of_range(bad):
         ops.cross_entropy(leaf(np.zeros((2, 3))), np.array([0, bad]))
     with pytest.raises(MinitxError, match=f"Token {bad} is out of range.* 0 to 2"):
         ops.embedding(np.array([0, bad]), leaf(np.zeros((3, 2))))
+
+
+@given(st.integers(1, 300), st.data())
+def test_the_range_is_checked_for_integers_of_any_width(vocab, data):
+    """Narrow integers too: an int8 of -106 must not pass for 150."""
+    dtype = data.draw(st.sampled_from(["i1", "u1", "<i2", ">i2", "u2", "i4", "<i8", ">i8", "u8"]))
+    limits = np.iinfo(dtype)
+    near = st.integers(max(limits.min, -vocab - 2), min(limits.max, 2 * vocab))
+    ids = data.draw(st.lists(near | st.integers(limits.min, limits.max), max_size=5))
+    expected = any(not 0 <= i < vocab for i in ids)
+    assert fused.outside(np.array(ids, dtype), vocab) == expected
 
 
 def test_tokens_must_be_integers():

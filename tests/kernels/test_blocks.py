@@ -14,8 +14,13 @@ from minitx.kernels import threads
 from tests.kernels.test_reference import complex_step
 
 pytest.importorskip("numba")
+from numba import njit
+
 from minitx.kernels import _gemm, _tiles, compiled_heads, compiled_mlp
-from minitx.kernels._math import kernel
+from minitx.kernels._math import _common
+
+# Not kept on disk: the cache would not see a change of the functions that are called.
+fresh = njit(**_common)
 
 DTYPES = st.sampled_from([np.float32, np.float64])
 NORMS = st.sampled_from(["layernorm", "rmsnorm", "none"])
@@ -51,7 +56,7 @@ def numbers(rng, dtype):
 # ------------------------------------------------------------------- the product
 
 
-@kernel
+@fresh
 def _product(a, b, packed, edge, c, how, add):
     """c (+)= a @ b, or a @ b.T if ``how`` is 2; how 1 packs b, and 0 packs it only if it must."""
     number = a.dtype.type(0)
@@ -71,7 +76,7 @@ def _product(a, b, packed, edge, c, how, add):
     )  # fmt: skip
 
 
-@kernel
+@fresh
 def _packed_size(number, depth, columns):
     return _gemm.packed_size(number, depth, columns)
 
@@ -131,7 +136,9 @@ def test_mlp_block(sizes, norm, activation, dtype, biases, residual, n_threads, 
         ]
     ),
     NORMS,
-    st.sampled_from(["causal", "mask", "mask by sequence", "bias", "rotary", "all"]),
+    st.sampled_from(
+        ["causal", "mask", "mask by sequence", "mask by head", "bias", "rotary", "all"]
+    ),
     *(
         DTYPES,
         st.sampled_from(["all", "some", "none"]),
@@ -160,6 +167,7 @@ def test_attention_block(sizes, norm, case, dtype, biases, residual, off_by_one,
         "causal": {"causal": True},
         "mask": {"mask": rng.random((T, T)) < 0.6},
         "mask by sequence": {"mask": rng.random((B, 1, T, T)) < 0.3},
+        "mask by head": {"mask": rng.random((1, H, T, T)) < 0.6},
         "bias": {"bias": make(H, T, T)},
         "rotary": {"angles": (np.cos(angle).astype(dtype), np.sin(angle).astype(dtype))},
         "all": {},
@@ -236,6 +244,44 @@ def test_every_item_is_shared_out_once_and_errors_come_back():
     with pytest.raises(ValueError, match="share 0"):
         threads.share(fail, 2, 2)
     threads.share(lambda *job: None, 2, 2)  # and the threads still work
+
+
+def test_ctrl_c_leaves_no_half_done_share_behind(monkeypatch):
+    """A share is waited for past Ctrl-C; and the next call waits for its own shares, not for it."""
+    threads.set_threads(2)
+    may_end, ended = threading.Event(), []
+
+    def work(first, last, part, value):
+        if part == 0 and value == 1:
+            assert may_end.wait(10)
+        ended.append((value, part))
+
+    real, pressed = threads._Call.finish, []
+
+    class Lock:
+        """Raises KeyboardInterrupt at the first attempt to wait."""
+
+        def __init__(self, lock):
+            self.lock, self.release = lock, lock.release
+
+        def acquire(self):
+            if not pressed:
+                pressed.append(True)
+                may_end.set()
+                raise KeyboardInterrupt
+            return self.lock.acquire()
+
+    def finish(call):
+        call.done = Lock(call.done)
+        return real(call)
+
+    monkeypatch.setattr(threads._Call, "finish", finish)
+    with pytest.raises(KeyboardInterrupt):
+        threads.share(work, 2, 2, 1)
+    assert sorted(ended) == [(1, 0), (1, 1)]
+    for value in range(2, 50):
+        threads.share(work, 2, 2, value)
+        assert sorted(ended[-2:]) == [(value, 0), (value, 1)]
 
 
 def test_two_threads_of_the_users_do_not_disturb_each_other(rng):
