@@ -151,13 +151,18 @@ def test_targets_and_tokens_out_of_range(bad):
 
 @given(st.integers(1, 300), st.data())
 def test_the_range_is_checked_for_integers_of_any_width(vocab, data):
-    """Narrow integers too: an int8 of -106 must not pass for 150."""
+    """Narrow integers too."""
     dtype = data.draw(st.sampled_from(["i1", "u1", "<i2", ">i2", "u2", "i4", "<i8", ">i8", "u8"]))
     limits = np.iinfo(dtype)
     near = st.integers(max(limits.min, -vocab - 2), min(limits.max, 2 * vocab))
     ids = data.draw(st.lists(near | st.integers(limits.min, limits.max), max_size=5))
     expected = any(not 0 <= i < vocab for i in ids)
     assert fused.outside(np.array(ids, dtype), vocab) == expected
+
+
+def test_a_negative_narrow_integer_does_not_pass_for_a_large_one():
+    with pytest.raises(MinitxError, match="Token -106 is out of range"):
+        ops.embedding(np.array([0, -106], np.int8), leaf(np.zeros((200, 2))))  # -106 + 256 = 150
 
 
 def test_tokens_must_be_integers():
