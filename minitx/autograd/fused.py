@@ -53,7 +53,8 @@ def outside(ids: np.ndarray, limit: int) -> bool:
         return True
     if ids.size == 0:
         return False
-    if limit > np.iinfo(ids.dtype).max:  # none is too large, but a negative one would not look so
+    if ids.itemsize < 8 and limit > np.iinfo(ids.dtype).max:
+        # None is too large, but a negative one would not look so.
         return bool(ids.min() < 0)
     return bool(ids.view(ids.dtype.str.replace("i", "u")).max() >= limit)
 

@@ -54,10 +54,10 @@ def scratch(parts, size, dtype):
     Fresh large arrays would cost page faults on every call. Each thread of the user's has its own.
     """
     kept = vars(_mine)
-    have = kept.get(dtype.name)
+    have = kept.get(dtype.char)
     if have is None or have.shape[0] < parts or have.shape[1] < size:
         old = (0, 0) if have is None else have.shape
-        have = kept[dtype.name] = np.empty(
+        have = kept[dtype.char] = np.empty(
             (max(parts, old[0]), max(size + size // 8, old[1])), dtype
         )
     return have
