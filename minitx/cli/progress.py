@@ -174,4 +174,4 @@ def warm_up(experiment: Experiment) -> None:
     from minitx import kernels
 
     plain = all(getattr(each, "mlp", None) == "none" for each in experiment.settings().values())
-    kernels.warm_up(without=("mlp_block", "mlp_block_backward") if plain else ())
+    kernels.warm_up(without=kernels.OF_MLPS if plain else ())

@@ -22,6 +22,7 @@ KERNELS = (
     *("mlp_block", "mlp_block_backward", "attention_block", "attention_block_backward"),
     *("embedding_backward", "adamw"),
 )
+OF_MLPS = tuple(name for name in KERNELS if name.startswith(("mlp_block", "gelu", "silu")))
 _MODULES = {
     "numpy": ("minitx.kernels.reference", "minitx.kernels.reference_blocks"),
     "numba": ("minitx.kernels.compiled",),
@@ -72,7 +73,7 @@ def warm_up(progress=None, without: tuple[str, ...] = ()) -> None:
         Called before each kernel. By default a line on standard error, once something really
         has to be compiled.
     without : tuple of str
-        Kernels that will not be needed, such as ``mlp_block``.
+        Kernels that will not be needed, such as `OF_MLPS`.
     """
     if active() == "numba":
         importlib.import_module("minitx.kernels.compile_ahead").warm_up(progress, without)

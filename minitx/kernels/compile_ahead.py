@@ -21,7 +21,7 @@ from minitx.kernels import (
 # About half of the whole: a second process takes them, on a second core.
 ELSEWHERE = (
     *("attention_block_backward", "linear", "linear_backward"),
-    *("gelu", "gelu_backward", "silu", "silu_backward", "rms_norm", "rms_norm_backward", "rotary"),
+    *("gelu", "gelu_backward", "silu", "silu_backward"),
 )
 
 
