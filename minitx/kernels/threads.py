@@ -19,9 +19,8 @@ import threading
 from minitx.errors import MinitxError
 
 MOST = 4  # tiny models do not feed more
-WORTHWHILE = (
-    1e7  # floating-point operations: about 100 microseconds; waking a thread takes half of that
-)
+# Floating-point operations in a share: about 100 microseconds; waking a thread takes half of that.
+WORTHWHILE = 1e7
 _count: int | None = None
 _workers: list[_Worker] = []
 _in_use = threading.Lock()
