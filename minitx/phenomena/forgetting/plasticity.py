@@ -70,7 +70,11 @@ REMEDIES = {
 
 @register
 class Plasticity(Experiment):
-    """Accuracy at the end of each task, over ninety tasks."""
+    """Accuracy at the end of each task, over ninety tasks.
+
+    After so many steps the last digits of a sum decide: with kernels that round differently the loss
+    under L2 came out as .010, .032 and .052 on the same seeds 0-4, around its threshold of .05.
+    """
 
     name = "forgetting.plasticity"
     question = "Does a network that has learnt ninety tasks still learn the ninety-first as well?"
@@ -85,7 +89,7 @@ class Plasticity(Experiment):
         "Dohare et al. (2024), Loss of Plasticity in Deep Continual Learning; Ash & Adams (2020), "
         "shrink and perturb; Roy & Vetterli (2007), effective rank"
     )
-    seconds = 120
+    seconds = 90.0
     Settings = Settings
     quick = {"tasks": 24}
 

@@ -93,7 +93,7 @@ class Spurious(Experiment):
         "the rest."
     )
     source = "Zheng et al. (2025), Spurious Forgetting in Continual Learning of Language Models"
-    seconds = 170
+    seconds = 55.0
     Settings = Settings
     quick = {"steps": 500}
 

@@ -54,7 +54,7 @@ class Conflict(Experiment):
         "and the context is used again."
     )
     source = "Longpre et al. (2021), Entity-Based Knowledge Conflicts in Question Answering"
-    seconds = 50
+    seconds = 45.0
     Settings = Settings
     quick = {"steps": 200, "test_sequences": 500}
 

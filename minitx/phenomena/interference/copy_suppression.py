@@ -52,7 +52,7 @@ class CopySuppression(Experiment):
         "Elhage et al. (2021), A Mathematical Framework for Transformer Circuits (copying score); "
         "McDougall et al. (2023), Copy Suppression"
     )
-    seconds = 15
+    seconds = 10.0
     Settings = Settings
     quick = {"steps": 200, "test_sequences": 100}
 

@@ -116,7 +116,7 @@ class InitBias(Experiment):
         "Wu et al. (2025), On the Emergence of Position Bias in Transformers; Barbero et al. (2024), "
         "Transformers need glasses!"
     )
-    seconds = 40
+    seconds = 30.0
     Settings = Settings
     quick = {"sequences": 16, "directions": 2}
 

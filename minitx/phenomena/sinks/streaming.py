@@ -62,7 +62,7 @@ class Streaming(Experiment):
         "out: past the trained length rotary positions are out of range."
     )
     source = "Xiao et al. (2023), Efficient Streaming Language Models with Attention Sinks"
-    seconds = 60.0
+    seconds = 55.0
     Settings = StreamSettings
     quick = {"steps": 250, "streams": 16}
 
