@@ -164,9 +164,9 @@ def _scratch_size(T, D, W, H):
     """Numbers of scratch that one share takes, at least."""
     tile, K = max(TILE, T), W // H
     packed = (3 * W + WIDEST) * (D + WIDEST) + (D + WIDEST) * (W + WIDEST)
-    rows = tile * (3 * D + 4 * W + 4 * APART) + max(tile, 3 * W, D) * WIDEST
+    tiles = tile * (3 * D + 4 * W + 4 * APART) + max(tile, 3 * W, D) * WIDEST
     heads = tile * (max(D, W) + WIDEST) + (3 * (T + WIDEST) + 2 * QUERIES) * (K + WIDEST)
-    return packed + rows + heads + 2 * QUERIES * (T + WIDEST + APART)
+    return packed + tiles + heads + 2 * QUERIES * (T + WIDEST + APART)
 
 
 @part
