@@ -248,7 +248,7 @@ def multiply(
     b, b_step, panel_step : int
         Address of B, how far apart its rows are, and how far apart its panels. B as it lies in
         memory: its own row step and the panel's width, and whole panels only. Packed: the panel's
-        width and ``depth`` times that width.
+        width, and that times the rows that were packed, of which the first ``depth`` are used.
     edge : int
         Address of ``rows`` times the panel's width of scratch, for a last panel that is not full.
     c, c_step : int

@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 0491b4171051
+# digest of _math.py, _gemm.py, _tiles.py: 837dc0a355d1
 from __future__ import annotations
 
 import numpy as np
@@ -219,7 +219,7 @@ def _forward(
 ):  # fmt: skip
     D, W = wo.shape
     K, zero, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
-    width = panel_width(zero)
+    width, size = panel_width(zero), item_size(zero)
     together = max(1, TILE // T)
     tile = together * T
     mine = space[share]
@@ -248,7 +248,7 @@ def _forward(
             for head in range(H):
                 start, left = b * T, head * K
                 q_at = address(qkv, start * step + left)
-                k_at, v_at = q_at + W * item_size(zero), q_at + 2 * W * item_size(zero)
+                k_at, v_at = q_at + W * size, q_at + 2 * W * size
                 pack_transposed(zero, K, T, k_at, step, address(keys, 0))
                 v, v_step, v_panel = panels(zero, T, K, v_at, step, values)
                 for t0 in range(0, T, QUERIES):
@@ -256,7 +256,7 @@ def _forward(
                     seen = t1 if causal else T
                     computed = padded(zero, seen)
                     multiply(
-                        zero, t1 - t0, computed, K, q_at + t0 * step * item_size(zero), step, 1,
+                        zero, t1 - t0, computed, K, q_at + t0 * step * size, step, 1,
                         address(keys, 0), width, K * width, address(edge, 0), address(scores, 0),
                         wide, False,
                     )  # fmt: skip
@@ -284,7 +284,7 @@ def _backward(
 ):  # fmt: skip
     D, W = wo.shape
     K, zero, factor = W // H, x.dtype.type(0), x.dtype.type(scale)
-    width = panel_width(zero)
+    width, size = panel_width(zero), item_size(zero)
     together = max(1, TILE // T)
     tile = together * T
     mine = space[share]
@@ -315,7 +315,6 @@ def _backward(
     g_wo, total = take(total, D, W)
     g_bo = total[: bo.size]
 
-    size = item_size(zero)
     plain_scores = not bias.size and not mask.size
     in_exp = factor if plain_scores else x.dtype.type(1)
     step, g_step, wide = qkv.shape[1], g_qkv.shape[1], weights.shape[1]
