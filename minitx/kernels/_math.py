@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 from numba import njit, types
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 # What the optimiser may assume. NaN and infinity are never assumed away: they must propagate.
 EXACT = {"contract"}  # a * b + c in one instruction
@@ -25,11 +25,12 @@ _common = {
     "no_cfunc_wrapper": True,  # nobody calls them from C: less to compile
 }  # fmt: skip
 kernel = njit(cache=True, **_common)  # called from Python: kept on disk
-part = njit(**_common)  # called from kernels, and kept with them
-exact_part = njit(**_common | {"fastmath": EXACT})
-
+# Called from kernels, and kept with them. Not `njit`, which would compile a part anew for each
+# constant that it is called with.
+part = register_jitable(**_common)
+exact_part = register_jitable(**_common | {"fastmath": EXACT})
 # Only for the search for a maximum: a NaN it misses still turns the row into NaN in the exp.
-_MAXIMUM = {"reassoc", "nsz", "nnan"}
+searching_part = register_jitable(**_common | {"fastmath": {"reassoc", "nsz", "nnan"}})
 
 
 def exp(x):
@@ -68,7 +69,7 @@ def _exp(x):
     return exp_float32
 
 
-@njit(**_common | {"fastmath": _MAXIMUM})
+@searching_part
 def maximum(x):
     """Largest entry of a vector, -inf if it is empty. NaN may be missed."""
     peak = x.dtype.type(-np.inf)

@@ -1,6 +1,6 @@
 """Compiled softmax, attention and rotary positions. See ``compiled.py`` for how they are built."""
 
-# digest of _math.py, _gemm.py, _tiles.py: 837dc0a355d1
+# digest of _math.py, _gemm.py, _tiles.py: 773284a4e640
 from __future__ import annotations
 
 import numpy as np

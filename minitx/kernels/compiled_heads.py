@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 837dc0a355d1
+# digest of _math.py, _gemm.py, _tiles.py: 773284a4e640
 from __future__ import annotations
 
 import numpy as np
