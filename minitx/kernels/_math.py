@@ -41,29 +41,43 @@ def exp(x):
     return math.exp(x)
 
 
+# Beyond these the power of two in float32 is 0 or infinity.
+EXP_LOW, EXP_HIGH = np.float32(-88.02), np.float32(89)
+EXP_MANTISSA_BITS = 23  # of a float32; above them is its exponent
+
+
+@exact_part
+def exp_steps(x):
+    """A pair of float32 (p, shifted): exp(x) is p times the power of two in shifted's last bits.
+
+    Arithmetic only, so that it serves a number as well as a row of them (`_registers.py`).
+    """
+    f = np.float32
+    log2_e, ln2_high, ln2_low = f(1.4426950408889634), f(0.693145751953125), f(1.4286068e-06)
+    # Adding 1.5 * 2**23 leaves the rounded integer in the lowest bits of the sum; 127 is the bias of
+    # the exponent, for which these bits are then taken.
+    shift = f(12582912 + 127)
+    # 1 + r + c2 r² + ... + c5 r⁵: the least largest relative error over |r| <= ln(2) / 2, 1.05e-7
+    c2, c3, c4, c5 = f(0.4999923179), f(0.1666711447), f(0.0418901132), f(0.0083125249)
+    shifted = x * log2_e + shift
+    n = shifted - shift  # x = n ln 2 + r
+    r = (x - n * ln2_high) - n * ln2_low
+    p = ((c5 * r + c4) * r + c3) * r + c2
+    return p * (r * r) + (r + f(1)), shifted
+
+
 @overload(exp, jit_options={"fastmath": EXACT})
 def _exp(x):
     if x != types.float32:
         return lambda x: math.exp(x)
 
-    f = np.float32
-    low, high, one = f(-88.02), f(89.0), f(1)  # beyond these the power of two is 0 or infinity
-    log2_e, ln2_high, ln2_low = f(1.4426950408889634), f(0.693145751953125), f(1.4286068e-06)
-    # Adding 1.5 * 2**23 leaves the rounded integer in the lowest bits of the sum; 127 is the bias of
-    # the exponent, for which these bits are then taken.
-    shift, mantissa_bits = f(12582912 + 127), np.int32(23)
-    # 1 + r + c2 r² + ... + c5 r⁵: the least largest relative error over |r| <= ln(2) / 2, 1.05e-7
-    c2, c3, c4, c5 = f(0.4999923179), f(0.1666711447), f(0.0418901132), f(0.0083125249)
+    low, high, mantissa_bits = EXP_LOW, EXP_HIGH, np.int32(EXP_MANTISSA_BITS)
 
     def exp_float32(x):
-        z = low if x < low else x
-        z = high if z > high else z
-        shifted = f(z * log2_e + shift)
-        n = shifted - shift  # x = n ln 2 + r
-        r = (z - n * ln2_high) - n * ln2_low
-        p = ((c5 * r + c4) * r + c3) * r + c2
-        p = p * (r * r) + (r + one)
-        power = np.int32(shifted.view(np.int32) << mantissa_bits)
+        x = low if x < low else x
+        x = high if x > high else x
+        p, shifted = exp_steps(x)
+        power = np.int32(np.float32(shifted).view(np.int32) << mantissa_bits)
         return p * power.view(np.float32)  # times 2**n
 
     return exp_float32

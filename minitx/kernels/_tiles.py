@@ -14,6 +14,7 @@ from minitx.kernels._gemm import (
     panel_width,
 )
 from minitx.kernels._math import exp, part
+from minitx.kernels._registers import gate_back_run, gate_run
 
 NORMS = {"none": 0, "layernorm": 1, "rmsnorm": 2}
 ACTIVATIONS = {"gelu": 0, "relu": 1, "silu": 2}
@@ -39,24 +40,27 @@ def piece(space, size):
     return space[:size], space[size:]
 
 
+# Rows are indexed, not taken out as vectors of their own: to make one, Numba counts references.
+
+
 @part
 def normalise(x, first, rows, w, b, eps, kind, mean, rstd, h):
     """Norm of rows ``first ...`` of x into h; their mean and 1 / spread are kept."""
     D = x.shape[1]
     zero, one, per = x.dtype.type(0), x.dtype.type(1), x.dtype.type(1 / D)
-    for i in range(rows):
-        row, mu, scale = x[first + i], zero, one
+    for i in range(first, first + rows):
+        mu, scale = zero, one
         if kind == 1:
             total = zero
             for d in range(D):
-                total += row[d]
+                total += x[i, d]
             mu = total * per
         if kind:
             total = zero
             for d in range(D):
-                total += (row[d] - mu) * (row[d] - mu)
+                total += (x[i, d] - mu) * (x[i, d] - mu)
             scale = one / np.sqrt(total * per + x.dtype.type(eps))
-        mean[first + i], rstd[first + i] = mu, scale
+        mean[i], rstd[i] = mu, scale
     normalise_again(x, first, rows, w, b, kind, mean, rstd, h)
 
 
@@ -65,16 +69,16 @@ def normalise_again(x, first, rows, w, b, kind, mean, rstd, h):
     """The same from the kept mean and spread: cheaper than keeping the result."""
     D = x.shape[1]
     for i in range(rows):
-        row, mu, scale = x[first + i], mean[first + i], rstd[first + i]
+        mu, scale = mean[first + i], rstd[first + i]
         if w.size and b.size:
             for d in range(D):
-                h[i, d] = (row[d] - mu) * scale * w[d] + b[d]
+                h[i, d] = (x[first + i, d] - mu) * scale * w[d] + b[d]
         elif w.size:
             for d in range(D):
-                h[i, d] = (row[d] - mu) * scale * w[d]
+                h[i, d] = (x[first + i, d] - mu) * scale * w[d]
         else:
             for d in range(D):
-                h[i, d] = (row[d] - mu) * scale
+                h[i, d] = (x[first + i, d] - mu) * scale
 
 
 @part
@@ -83,36 +87,30 @@ def norm_backward(x, first, rows, w, b, kind, mean, rstd, gh, g, residual, gx, g
     D = x.shape[1]
     zero, per = x.dtype.type(0), x.dtype.type(1 / D)
     for i in range(rows):
-        row, mu, scale, out, up = (
-            x[first + i],
-            mean[first + i],
-            rstd[first + i],
-            gx[first + i],
-            gh[i],
-        )
-        past = g[first + i]
+        row = first + i
+        mu, scale = mean[row], rstd[row]
         sum_h, sum_hn = zero, zero
         if w.size:
             for d in range(D):
-                n = (row[d] - mu) * scale
-                gw[d] += up[d] * n
-                up[d] *= w[d]
-                sum_h += up[d]
-                sum_hn += up[d] * n
+                n = (x[row, d] - mu) * scale
+                gw[d] += gh[i, d] * n
+                gh[i, d] *= w[d]
+                sum_h += gh[i, d]
+                sum_hn += gh[i, d] * n
         elif kind:
             for d in range(D):
-                sum_h += up[d]
-                sum_hn += up[d] * (row[d] - mu) * scale
+                sum_h += gh[i, d]
+                sum_hn += gh[i, d] * (x[row, d] - mu) * scale
         sum_h = sum_h * per if kind == 1 else zero
         sum_hn = sum_hn * per if kind else zero
         if residual:
             for d in range(D):
-                n = (row[d] - mu) * scale
-                out[d] = past[d] + scale * (up[d] - sum_h - n * sum_hn)
+                n = (x[row, d] - mu) * scale
+                gx[row, d] = g[row, d] + scale * (gh[i, d] - sum_h - n * sum_hn)
         else:
             for d in range(D):
-                n = (row[d] - mu) * scale
-                out[d] = scale * (up[d] - sum_h - n * sum_hn)
+                n = (x[row, d] - mu) * scale
+                gx[row, d] = scale * (gh[i, d] - sum_h - n * sum_hn)
 
 
 @part
@@ -165,79 +163,56 @@ def fill_residual(x, first, rows, bias, residual, y):
 
 
 @part
+def gate_factors(number, kind):
+    """a and b with which ``x / (1 + exp(x (a + b x²)))`` is gelu (kind 0) or silu."""
+    minus_one, zero = type(number)(-1), type(number)(0)
+    return (type(number)(GELU_A), type(number)(GELU_B)) if kind == 0 else (minus_one, zero)
+
+
+@part
 def activate(x, first, rows, bias, kind, out):
     """x += bias in rows ``first ...``, and the activation of that into out."""
-    number = x.dtype.type
-    zero, one, a, b = number(0), number(1), number(GELU_A), number(GELU_B)
+    M, zero, one = x.shape[1], x.dtype.type(0), x.dtype.type(1)
+    a, b = gate_factors(zero, kind)
+    whole = M // panel_width(zero)
     for i in range(rows):
-        row, new = x[first + i], out[i]
-        if bias.size and kind == 0:
-            for d in range(row.size):
-                z = row[d] + bias[d]
-                row[d] = z
-                new[d] = z / (one + exp(z * (a + b * z * z)))
+        row = first + i
+        if kind == 1:
+            for d in range(M):
+                x[row, d] += bias[d]
+                out[i, d] = zero if x[row, d] < zero else x[row, d]
             continue
-        if bias.size:
-            for d in range(row.size):
-                row[d] += bias[d]
-        if kind == 0:
-            for d in range(row.size):
-                z = row[d]
-                new[d] = z / (one + exp(z * (a + b * z * z)))
-        elif kind == 1:
-            for d in range(row.size):
-                new[d] = zero if row[d] < zero else row[d]
-        else:
-            for d in range(row.size):
-                new[d] = row[d] / (one + exp(-row[d]))
+        if whole:
+            x_at, out_at = address(x, row * M), address(out, i * out.shape[1])
+            gate_run(zero, whole, x_at, address(bias, 0), a, b, out_at)
+        for d in range(whole * panel_width(zero), M):
+            z = x[row, d] + bias[d]
+            x[row, d] = z
+            out[i, d] = z / (one + exp(z * (a + b * z * z)))
 
 
 @part
 def activate_backward(x, first, rows, kind, g, out):
     """The activation again into out, and g times its slope into g, in one pass."""
-    number = x.dtype.type
-    zero, one, a, b = number(0), number(1), number(GELU_A), number(GELU_B)
-    c = number(3 * GELU_B)
+    M, zero, one, three = x.shape[1], x.dtype.type(0), x.dtype.type(1), x.dtype.type(3)
+    a, b = gate_factors(zero, kind)
+    whole = M // panel_width(zero)
     for i in range(rows):
-        row, new, slope = x[first + i], out[i], g[i]
-        if kind == 0:
-            for d in range(row.size):
-                z = row[d]
-                s = one / (one + exp(z * (a + b * z * z)))
-                new[d] = z * s
-                slope[d] *= s * (one - z * (one - s) * (a + c * z * z))
-        elif kind == 1:
-            for d in range(row.size):
-                new[d] = zero if row[d] < zero else row[d]
-                slope[d] = slope[d] if row[d] > zero else zero
-        else:
-            for d in range(row.size):
-                s = one / (one + exp(-row[d]))
-                new[d] = row[d] * s
-                slope[d] *= s * (one + row[d] * (one - s))
-
-
-@part
-def times(row, left, width, factor):
-    """row[left: left + width] *= factor. Heads are narrow: eight numbers at a time."""
-    end = left + width // 8 * 8
-    for d in range(left, end, 8):
-        for e in range(8):
-            row[d + e] *= factor
-    for d in range(end, left + width):
-        row[d] *= factor
-
-
-@part
-def dot(a, b, left, width):
-    """a[left: left + width] @ b[left: left + width], in the same way."""
-    total, end = a.dtype.type(0), left + width // 8 * 8
-    for d in range(left, end, 8):
-        for e in range(8):
-            total += a[d + e] * b[d + e]
-    for d in range(end, left + width):
-        total += a[d] * b[d]
-    return total
+        row = first + i
+        if kind == 1:
+            for d in range(M):
+                out[i, d] = zero if x[row, d] < zero else x[row, d]
+                g[i, d] = g[i, d] if x[row, d] > zero else zero
+            continue
+        if whole:
+            x_at, out_at = address(x, row * M), address(out, i * out.shape[1])
+            gate_back_run(zero, whole, x_at, a, b, address(g, i * g.shape[1]), out_at)
+        for d in range(whole * panel_width(zero), M):
+            z = x[row, d]
+            curve = b * z * z
+            s = one / (one + exp(z * (a + curve)))
+            out[i, d] = z * s
+            g[i, d] *= s * (one - z * (one - s) * (a + three * curve))
 
 
 @part

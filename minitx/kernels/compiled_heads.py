@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 773284a4e640
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
 from __future__ import annotations
 
 import numpy as np
@@ -20,10 +20,10 @@ from minitx.kernels._gemm import (
     multiply,
     pack_transposed,
     packed_size,
-    padded,
     panel_width,
 )
-from minitx.kernels._math import exp, kernel, maximum, part
+from minitx.kernels._math import kernel, part
+from minitx.kernels._registers import slope_columns, softmax_columns
 from minitx.kernels._tiles import (
     APART,
     NORMS,
@@ -31,7 +31,6 @@ from minitx.kernels._tiles import (
     WIDEST,
     add_rows,
     copy_rows,
-    dot,
     fill_bias,
     fill_residual,
     norm_backward,
@@ -42,13 +41,10 @@ from minitx.kernels._tiles import (
     piece,
     product,
     take,
-    times,
     turn,
     weight_gradient,
 )
 from minitx.kernels.compiled_mlp import split_sums
-
-QUERIES = 24  # that meet their keys together
 
 
 def attention_block(x, weights, n_heads, mask=None, bias=None, angles=None, **options):
@@ -165,51 +161,47 @@ def _scratch_size(T, D, W, H):
     tile, K = max(TILE, T), W // H
     packed = (3 * W + WIDEST) * (D + WIDEST) + (D + WIDEST) * (W + WIDEST)
     tiles = tile * (3 * D + 4 * W + 4 * APART) + max(tile, 3 * W, D) * WIDEST
-    heads = tile * (max(D, W) + WIDEST) + (3 * (T + WIDEST) + 2 * QUERIES) * (K + WIDEST)
-    return packed + tiles + heads + 2 * QUERIES * (T + WIDEST + APART)
+    heads = (T + 3 * WIDEST) * (K + WIDEST) + 2 * (T + 1) * WIDEST
+    return packed + tiles + tile * (max(D, W) + WIDEST) + heads
+
+
+@part
+def _where_to_scale(scale, bias):
+    """The scale, as factors before and inside of the exp: inside is free, if nothing is added first
+    and what is -inf stays so."""
+    one = type(scale)(1)
+    return (one, scale) if scale > 0 and not bias.size else (scale, one)
 
 
 @part
 def _see(scores, t0, n, seen, mask, which, bias, head, scale):
     """Raw products become scores: scaled, biased, -inf where the mask forbids.
 
-    Not called if there is neither bias nor mask (nor, forwards, a negative scale): then the exp
-    multiplies by the scale.
+    A scale of 1 here if the exp is to multiply by the scale.
     """
     never = scores.dtype.type(-np.inf)
-    for i in range(n):
-        row = scores[i]
-        if bias.size:
-            extra = bias[head % bias.shape[0], t0 + i]
-            for s in range(seen):
-                row[s] = row[s] * scale + extra[s]
-        else:
-            for s in range(seen):
-                row[s] *= scale
-        if mask.size:
-            allowed = mask[which % mask.shape[0], t0 + i]
-            for s in range(seen):
-                row[s] = row[s] if allowed[s] else never
+    if scale != 1:
+        for s in range(seen):
+            for j in range(scores.shape[1]):
+                scores[s, j] *= scale
+    if bias.size:
+        extra = bias[head % bias.shape[0]]
+        for s in range(seen):
+            for j in range(n):
+                scores[s, j] += extra[t0 + j, s]
+    if mask.size:
+        allowed = mask[which % mask.shape[0]]
+        for s in range(seen):
+            for j in range(n):
+                scores[s, j] = scores[s, j] if allowed[t0 + j, s] else never
 
 
 @part
-def _weigh(row, seen, scale, off_by_one):
-    """exp(scale * (score - peak)) of a row, in place; returns log of the softmax's denominator and
-    the factor that is still missing."""
-    zero, one = row.dtype.type(0), row.dtype.type(1)
-    peak = maximum(row[:seen])
-    if off_by_one and peak < zero:
-        peak = zero
-    if peak == -np.inf:
-        peak = zero
-    total = exp(-peak * scale) if off_by_one else zero
-    for s in range(seen):
-        e = exp(scale * (row[s] - peak))
-        row[s] = e
-        total += e
-    if total == zero:  # nothing allowed: with infinity here, exp(score - lse) stays zero
-        return row.dtype.type(np.inf), one
-    return np.log(total) + scale * peak, one / total
+def _hide_later(scores, t0, seen):
+    """-inf where a key comes after its query."""
+    for s in range(t0 + 1, seen):
+        for j in range(s - t0):
+            scores[s, j] = scores.dtype.type(-np.inf)
 
 
 @kernel
@@ -227,15 +219,16 @@ def _forward(
     out_packed, mine = piece(mine, packed_size(zero, W, D))
     h, mine = take(mine, tile, D + APART)
     edge, mine = piece(mine, tile * width)
-    keys, mine = piece(mine, packed_size(zero, K, T))
+    queries, mine = piece(mine, K * width)
     values, mine = piece(mine, packed_size(zero, T, K))
-    scores, mine = take(mine, QUERIES, padded(zero, T) + APART)
+    scores, mine = take(mine, T, width)
+    peak, mine = piece(mine, width)
+    total, mine = piece(mine, width)
     packed_weight(w_in, True, in_packed)
     packed_weight(wo, True, out_packed)
-    missing = np.empty(QUERIES, x.dtype)
-    plain_scores = factor > 0 and not bias.size and not mask.size
-    in_exp = factor if plain_scores else x.dtype.type(1)
-    step, wide = qkv.shape[1], scores.shape[1]
+    before_exp, in_exp = _where_to_scale(factor, bias)
+    infinity = x.dtype.type(np.inf)
+    step = qkv.shape[1]
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
@@ -249,30 +242,30 @@ def _forward(
                 start, left = b * T, head * K
                 q_at = address(qkv, start * step + left)
                 k_at, v_at = q_at + W * size, q_at + 2 * W * size
-                pack_transposed(zero, K, T, k_at, step, address(keys, 0))
                 v, v_step, v_panel = panels(zero, T, K, v_at, step, values)
-                for t0 in range(0, T, QUERIES):
-                    t1 = min(T, t0 + QUERIES)
-                    seen = t1 if causal else T
-                    computed = padded(zero, seen)
+                for t0 in range(0, T, width):
+                    m = min(width, T - t0)
+                    seen = t0 + m if causal else T
+                    pack_transposed(zero, K, m, q_at + t0 * step * size, step, address(queries, 0))
                     multiply(
-                        zero, t1 - t0, computed, K, q_at + t0 * step * size, step, 1,
-                        address(keys, 0), width, K * width, address(edge, 0), address(scores, 0),
-                        wide, False,
+                        zero, seen, width, K, k_at, step, 1, address(queries, 0), width, 0,
+                        address(edge, 0), address(scores, 0), width, False,
                     )  # fmt: skip
-                    if not plain_scores:
-                        _see(scores, t0, t1 - t0, seen, mask, b, bias, head, factor)
-                    for i in range(t1 - t0):
-                        row_seen = t0 + i + 1 if causal else T
-                        log, missing[i] = _weigh(scores[i], row_seen, in_exp, off_by_one)
-                        lse[b, head, t0 + i] = log
-                        scores[i, row_seen:seen] = zero  # keys that only later queries may see
+                    _see(scores, t0, m, seen, mask, b, bias, head, before_exp)
+                    if causal:
+                        _hide_later(scores, t0, seen)
+                    softmax_columns(
+                        zero, seen, address(scores, 0), in_exp, off_by_one, address(peak, 0),
+                        address(total, 0),
+                    )  # fmt: skip
                     multiply(
-                        zero, t1 - t0, K, seen, address(scores, 0), wide, 1, v, v_step, v_panel,
+                        zero, m, K, seen, address(scores, 0), 1, width, v, v_step, v_panel,
                         address(edge, 0), address(z, (start + t0) * W + left), W, False,
                     )  # fmt: skip
-                    for i in range(t1 - t0):
-                        times(z[start + t0 + i], left, K, missing[i])
+                    for j in range(m):
+                        # Nothing allowed: with infinity here, exp(score - lse) stays zero.
+                        log = np.log(total[j]) if total[j] else infinity
+                        lse[b, head, t0 + j] = log + in_exp * peak[j]
         fill_residual(x, top, n, bo, residual, y)
         product(z, top, n, W, out_packed, D, edge, y, top, True)
 
@@ -297,27 +290,27 @@ def _backward(
     g_qkv, mine = take(mine, tile, 3 * W + APART)
     edge, mine = piece(mine, max(tile, 3 * W, D) * width)
     tile_packed, mine = piece(mine, packed_size(zero, tile, max(D, W)))
-    keys, mine = piece(mine, packed_size(zero, K, T))
-    values, mine = piece(mine, packed_size(zero, K, T))
-    key_rows, mine = piece(mine, packed_size(zero, T, K))
-    few_q, mine = piece(mine, packed_size(zero, QUERIES, K))
-    few_g, mine = piece(mine, packed_size(zero, QUERIES, K))
-    weights, mine = take(mine, QUERIES, padded(zero, T) + APART)
-    slopes, mine = take(mine, QUERIES, padded(zero, T) + APART)
+    keys, mine = piece(mine, packed_size(zero, T, K))
+    queries, mine = piece(mine, K * width)
+    few_q, mine = piece(mine, packed_size(zero, width, K))
+    few_g, mine = piece(mine, packed_size(zero, width, K))
+    weights, mine = take(mine, T, width)
+    slopes, mine = take(mine, T, width)
+    few_lse, mine = piece(mine, width)
     packed_weight(w_in, False, in_packed)
     packed_weight(wo, False, out_packed)
 
-    total = sums[share]
-    g_nw, total = total[: norm_weight.size], total[norm_weight.size :]
-    g_nb, total = total[: norm_bias.size], total[norm_bias.size :]
-    g_w_in, total = take(total, 3 * W, D)
-    g_b_in, total = total[: b_in.size], total[b_in.size :]
-    g_wo, total = take(total, D, W)
-    g_bo = total[: bo.size]
+    left_sums = sums[share]
+    g_nw, left_sums = piece(left_sums, norm_weight.size)
+    g_nb, left_sums = piece(left_sums, norm_bias.size)
+    g_w_in, left_sums = take(left_sums, 3 * W, D)
+    g_b_in, left_sums = piece(left_sums, b_in.size)
+    g_wo, left_sums = take(left_sums, D, W)
+    g_bo = left_sums[: bo.size]
 
-    plain_scores = not bias.size and not mask.size
-    in_exp = factor if plain_scores else x.dtype.type(1)
-    step, g_step, wide = qkv.shape[1], g_qkv.shape[1], weights.shape[1]
+    before_exp, in_exp = _where_to_scale(factor, bias)
+    infinity = x.dtype.type(np.inf)
+    step, g_step, gz_step = qkv.shape[1], g_qkv.shape[1], gz.shape[1]
     for b0 in range(first, last, together):
         b1 = min(last, b0 + together)
         top, n = b0 * T, (b1 - b0) * T
@@ -333,47 +326,43 @@ def _backward(
                 k_at, v_at = q_at + W * size, q_at + 2 * W * size
                 gq_at = address(g_qkv, local * g_step + left)
                 gk_at, gv_at = gq_at + W * size, gq_at + 2 * W * size
-                pack_transposed(zero, K, T, k_at, step, address(keys, 0))
-                pack_transposed(zero, K, T, v_at, step, address(values, 0))
-                k, k_step, k_panel = panels(zero, T, K, k_at, step, key_rows)
-                for t0 in range(0, T, QUERIES):
-                    t1 = min(T, t0 + QUERIES)
-                    m = t1 - t0
-                    seen = t1 if causal else T
-                    computed = padded(zero, seen)
+                k, k_step, k_panel = panels(zero, T, K, k_at, step, keys)
+                for t0 in range(0, T, width):
+                    m = min(width, T - t0)
+                    seen = t0 + m if causal else T
                     q_few = q_at + t0 * step * size
-                    gz_few = address(gz, (local + t0) * gz.shape[1] + left)
+                    gz_few = address(gz, (local + t0) * gz_step + left)
+                    pack_transposed(zero, K, m, q_few, step, address(queries, 0))
                     multiply(
-                        zero, m, computed, K, q_few, step, 1, address(keys, 0), width, K * width,
-                        address(edge, 0), address(weights, 0), wide, False,
+                        zero, seen, width, K, k_at, step, 1, address(queries, 0), width, 0,
+                        address(edge, 0), address(weights, 0), width, False,
+                    )  # fmt: skip
+                    pack_transposed(zero, K, m, gz_few, gz_step, address(queries, 0))
+                    multiply(
+                        zero, seen, width, K, v_at, step, 1, address(queries, 0), width, 0,
+                        address(edge, 0), address(slopes, 0), width, False,
+                    )  # fmt: skip
+                    _see(weights, t0, m, seen, mask, b, bias, head, before_exp)
+                    if causal:
+                        _hide_later(weights, t0, seen)
+                    for j in range(width):
+                        few_lse[j] = lse[b, head, t0 + j] if j < m else infinity
+                    slope_columns(
+                        zero, seen, address(weights, 0), address(slopes, 0), in_exp, factor,
+                        address(few_lse, 0),
                     )  # fmt: skip
                     multiply(
-                        zero, m, computed, K, gz_few, gz.shape[1], 1, address(values, 0), width,
-                        K * width, address(edge, 0), address(slopes, 0), wide, False,
-                    )  # fmt: skip
-                    if not plain_scores:
-                        _see(weights, t0, m, seen, mask, b, bias, head, factor)
-                    for i in range(m):
-                        row_seen = t0 + i + 1 if causal else T
-                        w_row, s_row, log = weights[i], slopes[i], lse[b, head, t0 + i]
-                        mean_slope = dot(gz[local + t0 + i], z[start + t0 + i], left, K)
-                        for s in range(row_seen):
-                            w_row[s] = exp(in_exp * w_row[s] - log)
-                            s_row[s] = factor * w_row[s] * (s_row[s] - mean_slope)
-                        w_row[row_seen:seen] = zero
-                        s_row[row_seen:seen] = zero
-                    multiply(
-                        zero, m, K, seen, address(slopes, 0), wide, 1, k, k_step, k_panel,
+                        zero, m, K, seen, address(slopes, 0), 1, width, k, k_step, k_panel,
                         address(edge, 0), gq_at + t0 * g_step * size, g_step, False,
                     )  # fmt: skip
                     q, q_step, q_panel = panels(zero, m, K, q_few, step, few_q)
                     multiply(
-                        zero, seen, K, m, address(slopes, 0), 1, wide, q, q_step, q_panel,
+                        zero, seen, K, m, address(slopes, 0), width, 1, q, q_step, q_panel,
                         address(edge, 0), gk_at, g_step, True,
                     )  # fmt: skip
-                    gv, gv_step, gv_panel = panels(zero, m, K, gz_few, gz.shape[1], few_g)
+                    gv, gv_step, gv_panel = panels(zero, m, K, gz_few, gz_step, few_g)
                     multiply(
-                        zero, seen, K, m, address(weights, 0), 1, wide, gv, gv_step, gv_panel,
+                        zero, seen, K, m, address(weights, 0), width, 1, gv, gv_step, gv_panel,
                         address(edge, 0), gv_at, g_step, True,
                     )  # fmt: skip
         if cos.size:

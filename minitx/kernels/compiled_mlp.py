@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _tiles.py: 773284a4e640
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
 from __future__ import annotations
 
 import numpy as np
@@ -108,7 +108,7 @@ def _plain(weights, dtype):
 def _scratch_size(M, D):
     """Numbers of scratch that one share takes, at least."""
     packed = 2 * (M + WIDEST) * (D + WIDEST) + TILE * (max(M, D) + WIDEST)
-    return packed + TILE * (3 * D + 2 * M + 4 * APART) + max(TILE, M, D) * WIDEST
+    return packed + TILE * (3 * D + 2 * M + 4 * APART) + max(TILE, M, D) * WIDEST + M
 
 
 @kernel
@@ -124,6 +124,9 @@ def _forward(
     h, mine = take(mine, TILE, D + APART)
     act, mine = take(mine, TILE, M + APART)
     edge, mine = piece(mine, TILE * panel_width(zero))
+    shift, mine = piece(mine, M)
+    for d in range(M):
+        shift[d] = up_bias[d] if up_bias.size else zero
     packed_weight(up, True, up_packed)
     packed_weight(down, True, down_packed)
     for tile in range(first, last):
@@ -131,7 +134,7 @@ def _forward(
         n = min(TILE, N - top)
         normalise(x, top, n, norm_weight, norm_bias, eps, norm, mean, rstd, h)
         product(h, 0, n, D, up_packed, M, edge, pre, top, False)
-        activate(pre, top, n, up_bias, activation, act)
+        activate(pre, top, n, shift, activation, act)
         fill_residual(x, top, n, down_bias, residual, y)
         product(act, 0, n, M, down_packed, D, edge, y, top, True)
 

@@ -94,7 +94,10 @@ def test_warm_up_tells_when_it_compiles_and_only_then(tmp_path):
 def test_a_change_of_shared_parts_renews_the_disk_cache():
     """Numba's cache looks only at the file of the kernel itself; see ``_math.py``."""
     folder = Path(kernels.__file__).parent
-    parts = [(folder / name).read_bytes() for name in ("_math.py", "_gemm.py", "_tiles.py")]
+    parts = [
+        (folder / name).read_bytes()
+        for name in ("_math.py", "_gemm.py", "_registers.py", "_tiles.py")
+    ]
     digest = hashlib.sha256(b"".join(parts)).hexdigest()[:12]
     for path in sorted(folder.glob("compiled*.py")):
         assert digest in path.read_text(), f"{path.name} must name the digest {digest}"
