@@ -10,6 +10,8 @@ leading axes.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from minitx import kernels
@@ -47,6 +49,12 @@ def _check_ids(ids, limit: int, what: str, table: str) -> None:
         raise MinitxError(f"{what} {wrong} is out of range: {table} has 0 to {limit - 1}.")
 
 
+@functools.cache
+def _unsigned(dtype: np.dtype) -> np.dtype:
+    """The same integers without a sign; remembered, since parsing the name costs a microsecond."""
+    return np.dtype(dtype.str.replace("i", "u"))
+
+
 def outside(ids: np.ndarray, limit: int) -> bool:
     """Whether any is not an integer in 0 … limit - 1: one pass, in which negative ones look huge."""
     if ids.dtype.kind not in "iu":
@@ -56,7 +64,7 @@ def outside(ids: np.ndarray, limit: int) -> bool:
     if ids.itemsize < 8 and limit > np.iinfo(ids.dtype).max:
         # None is too large, but a negative one would not look so.
         return bool(ids.min() < 0)
-    return bool(ids.view(ids.dtype.str.replace("i", "u")).max() >= limit)
+    return bool(ids.view(_unsigned(ids.dtype)).max() >= limit)
 
 
 # ------------------------------------------------------------------------------- activations
