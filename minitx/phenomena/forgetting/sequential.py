@@ -126,7 +126,7 @@ class Sequential(Experiment):
         "McCloskey & Cohen (1989); Kirkpatrick et al. (2017), EWC; Chaudhry et al. (2018), Riemannian "
         "Walk; van de Ven (2025), on computing the Fisher"
     )
-    seconds = 55.0
+    seconds = 40.0
     Settings = Settings
     quick = {"steps": 80}
 

@@ -93,7 +93,7 @@ class Spurious(Experiment):
         "the rest."
     )
     source = "Zheng et al. (2025), Spurious Forgetting in Continual Learning of Language Models"
-    seconds = 55.0
+    seconds = 50.0
     Settings = Settings
     quick = {"steps": 500}
 

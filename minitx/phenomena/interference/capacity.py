@@ -68,7 +68,7 @@ class Capacity(Experiment):
         "Hopfield Networks is All You Need; Schlag et al. (2021), Linear Transformers Are Secretly "
         "Fast Weight Programmers"
     )
-    seconds = 35.0
+    seconds = 30.0
     Settings = Settings
     quick = {"steps": 200, "trials": 50, "test_sequences": 100}
 

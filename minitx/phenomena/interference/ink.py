@@ -61,7 +61,7 @@ class Ink(Experiment):
         "widen until hard ones hardly matter."
     )
     source = "The first drop of ink (2026), on hard distractors in long contexts of language models"
-    seconds = 55.0
+    seconds = 50.0
     Settings = Settings
     quick = {"steps": 300, "test_sequences": 100}
 

@@ -58,7 +58,7 @@ class Proactive(Experiment):
         "PI-LLM (2025), proactive interference in language models; Underwood (1957), in people; "
         "Leviathan et al. (2024), Selective Attention Improves Transformer"
     )
-    seconds = 160.0
+    seconds = 135.0
     Settings = Settings
     quick = {"steps": 300, "test_sequences": 250}
 

@@ -74,7 +74,7 @@ class RetrievalHeads(Experiment):
         "each head's size makes one do it. Even so the induction role often splits in two."
     )
     source = "Elhage et al. (2021); Olsson et al. (2022); Arora et al. (2023), Zoology"
-    seconds = 80.0
+    seconds = 65.0
     Settings = Settings
     quick = {"steps": 400, "test_sequences": 64}
 

@@ -68,7 +68,7 @@ class LostInTheMiddle(Experiment):
         "Liu et al. (2023), Lost in the Middle; Wu et al. (2025), On the Emergence of Position Bias in "
         "Transformers; Salvatore et al. (2025), Lost in the Middle: An Emergent Property"
     )
-    seconds = 65.0
+    seconds = 50.0
     Settings = Settings
     quick = {"eval_sequences": 200}
 

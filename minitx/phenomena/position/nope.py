@@ -43,7 +43,7 @@ class NoPE(Experiment):
         "Haviv et al. (2022), Transformer Language Models without Positional Encodings Still Learn "
         "Positional Information; Kazemnejad et al. (2023)"
     )
-    seconds = 20.0
+    seconds = 15.0
     Settings = NopeSettings
     quick = {"eval_sequences": 100}
 

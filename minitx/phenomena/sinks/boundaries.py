@@ -52,7 +52,7 @@ class Boundaries(Experiment):
         "Guo et al. (2024), Active-Dormant Attention Heads; Miller (2023), Attention Is Off By One; "
         "the map is our own"
     )
-    seconds = 185.0
+    seconds = 160.0
     Settings = SinkSettings
     quick = {"steps": 200, "eval_sequences": 32}
 

@@ -67,7 +67,7 @@ class Emergence(Experiment):
         "Streaming Language Models with Attention Sinks; Gu et al. (2024), When Attention Sink "
         "Emerges"
     )
-    seconds = 160.0
+    seconds = 145.0
     Settings = SinkSettings
     quick = {"steps": 200, "eval_sequences": 32}
 
