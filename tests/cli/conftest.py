@@ -1,6 +1,7 @@
 """A command line to call, and an experiment to call it with."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,12 @@ def process():
         environment = {**os.environ, "PYTHONPATH": path, "MINITX_KERNELS": "numpy"}
         environment.update(options.pop("env", {}))
         command = [sys.executable, "-m", "minitx", *map(str, arguments)]
-        return subprocess.Popen(command, env=environment, text=True, **options)
+        # A shell makes what it starts in the background deaf to Ctrl-C, and that is inherited.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(command, env=environment, text=True, **options)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     return start
 

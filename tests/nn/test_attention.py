@@ -195,14 +195,19 @@ def check_key_bias(config, seed, redundant):
 
 @given(configs(positions="none", mask="causal", attention="softmax"), seeds, st.integers(1, 8))
 def test_identical_tokens_share_equally(config, seed, T):
-    """NoPE, causal, identical tokens: row t is exactly 1/t."""
+    """NoPE, causal, identical tokens: row t is 1/t, but for the rounding of the scores.
+
+    Without norms these grow from layer to layer, to 1e10 in the third.
+    """
     assume(not (config.key_bias or config.sink_logit))
     model = build(config, seed)
     tokens = np.full((1, T), seed % config.vocab_size)
-    _, cache = model.run_with_cache(tokens, lambda name: name.endswith("pattern"))
+    _, cache = model.run_with_cache(tokens)
     expected = np.tri(T) / np.arange(1, T + 1)[:, None]
-    for pattern in cache.values():
-        assert np.allclose(pattern, expected, atol=1e-9)
+    for layer in range(config.n_layers):
+        scores = cache["attn_scores", layer]
+        size = np.abs(scores[np.isfinite(scores)]).max()
+        assert np.allclose(cache["pattern", layer], expected, atol=1e-9 + 1e-14 * size)
 
 
 def test_identical_tokens_share_equally_as_numbers():
