@@ -1,4 +1,4 @@
-"""What takes an exp of many numbers, in vector registers: softmax down columns, gelu and silu.
+"""Loops that take many exps, in vector registers: softmax down columns, gelu and silu.
 
 Numba's loops would do, but they are unrolled into single numbers if they are short, and reload every
 constant of the exp in each round if they are not: twice the time. So the instructions are written out,
@@ -8,6 +8,9 @@ For softmax, a panel has a key in each row and a query in each column, as many q
 registers. What a query needs of its keys, the largest score and a sum, is then one number in each lane
 of a register: nothing is ever added up across a register, and no query has fewer keys to loop over
 than its neighbour.
+
+In the intrinsics below, the outer function sees Numba's types of its arguments; ``build``, which has
+the same names, sees their values in the code that is being written, and wraps them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from minitx.kernels._math import EXP_HIGH, EXP_LOW, EXP_MANTISSA_BITS, exp_steps
 intp = types.intp
 INTEGER = ir.IntType(64)
 FIRST = ir.Constant(INTEGER, 0)
+FLAT = 1e10  # x² from where gelu and silu are x or 0: beyond, it would overflow, and 0 · inf is NaN
 
 
 def _operator(name: str, swapped: bool = False) -> Callable:
@@ -64,7 +68,7 @@ class Row:
     __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
     __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
 
-    def where(self, sign: str, bound, then) -> Row:
+    def replace(self, sign: str, bound, then) -> Row:
         """``then`` where the comparison holds, itself elsewhere."""
 
         def emit(value, bound, then):
@@ -92,7 +96,7 @@ class Row:
         """As `_math.exp`."""
         if self.type.element == ir.FloatType():
             product, shifted = exp_steps(
-                self.where("<", EXP_LOW, EXP_LOW).where(">", EXP_HIGH, EXP_HIGH)
+                self.replace("<", EXP_LOW, EXP_LOW).replace(">", EXP_HIGH, EXP_HIGH)
             )
             return product.times_power_of_two(shifted)
         kind, name = ir.FunctionType(self.type, [self.type]), f"llvm.exp.v{self.type.count}f64"
@@ -137,7 +141,11 @@ class _Panel:
 
 
 def _for_each(builder, rows, body: Callable, state: Row | None = None) -> Row | None:
-    """``for row in range(rows): state = body(row, state)``, at least once; returns the last."""
+    """``for row in range(rows): state = body(row, state)``, at least once; returns the last.
+
+    ``body`` runs once, while the code is written, and emits one round. A phi is a value that comes
+    from before the loop in the first round and from the round before in the others.
+    """
     before, walk, done = builder.block, *(builder.append_basic_block(n) for n in ("walk", "done"))
     builder.branch(walk)
     builder.position_at_end(walk)
@@ -159,9 +167,10 @@ def _for_each(builder, rows, body: Callable, state: Row | None = None) -> Row | 
 def softmax_columns(typingctx, number, rows, scores, scale, off_by_one, peaks, totals):
     """Softmax of ``scale * score`` down each column of the panel [rows, width], in place.
 
-    ``scores``, ``peaks``, ``totals`` are addresses; the last two, [width], receive each column's
-    largest score, and the sum of exp(scale * (score - peak)): 0 where everything is -inf, and then
-    the column is 0. ``off_by_one`` is a bool: see `reference.softmax`.
+    rows and scale must be positive. ``scores``, ``peaks``, ``totals`` are addresses; the last two,
+    [width], receive each column's largest score (0 if it is -inf) and the sum of
+    exp(scale * (score - peak)). Off by one (`reference.softmax`), a score of 0 is counted in both. If
+    the sum is 0, everything being -inf, the column becomes 0.
     """
 
     def build(context, builder, signature, arguments):
@@ -173,20 +182,22 @@ def softmax_columns(typingctx, number, rows, scores, scale, off_by_one, peaks, t
 
         def higher(row, peak):
             score = scores.load(row)
-            return peak.where("<", score, score)
+            return peak.replace("<", score, score)
+
+        peak = _for_each(builder, rows, higher, zero.if_(off, never)).replace("==", never, 0)
 
         def weigh(row, total):
             e = (scale * (scores.load(row) - peak)).exp()
             scores.store(e, row)
             return total + e
 
+        one_more = (zero - scale * peak).exp()
+        total = _for_each(builder, rows, weigh, one_more.if_(off, zero))
+        factor = 1 / total.replace("==", 0, 1)
+
         def divide(row, _):
             scores.store(scores.load(row) * factor, row)
 
-        peak = _for_each(builder, rows, higher, zero.if_(off, never)).where("==", never, 0)
-        one_more = (zero - scale * peak).exp()
-        total = _for_each(builder, rows, weigh, one_more.if_(off, zero))
-        factor = 1 / total.where("==", 0, 1)
         _for_each(builder, rows, divide)
         peaks.store(peak)
         totals.store(total)
@@ -200,7 +211,8 @@ def slope_columns(typingctx, number, rows, scores, slopes, in_exp, scale, lse):
     """The way back: the panel of scores becomes softmax weights again, and ``slopes``, the slopes by
     the weights, become slopes by the scores before they were scaled.
 
-    ``weight = exp(in_exp * score - lse)``; all but the two factors are addresses, lse of [width].
+    ``weight = exp(in_exp * score - lse)``, ``scale`` is the softmax's. ``scores``, ``slopes`` and
+    ``lse`` [width] are addresses.
     """
 
     def build(context, builder, signature, arguments):
@@ -213,11 +225,12 @@ def slope_columns(typingctx, number, rows, scores, slopes, in_exp, scale, lse):
             weights.store(w, row)
             return total + w * slopes.load(row)
 
+        mean = _for_each(builder, rows, weigh, scale.like(0))
+
         def centre(row, _):
             w = scale * weights.load(row)
             slopes.store(w * (slopes.load(row) - mean), row)
 
-        mean = _for_each(builder, rows, weigh, scale.like(0))
         _for_each(builder, rows, centre)
         return context.get_dummy_value()
 
@@ -239,7 +252,8 @@ def gate_run(typingctx, number, rows, x, bias, a, b, out):
         def gate(row, _):
             z = x.load(row) + bias.load(row)
             x.store(z, row)
-            out.store(z / (1 + (z * (a + b * (z * z))).exp()), row)
+            curve = b * (z * z).replace(">", FLAT, FLAT)
+            out.store(z / (1 + (z * (a + curve)).exp()), row)
 
         _for_each(builder, rows, gate)
         return context.get_dummy_value()
@@ -258,10 +272,10 @@ def gate_back_run(typingctx, number, rows, x, a, b, slopes, out):
 
         def gate(row, _):
             z = x.load(row)
-            square = b * (z * z)
-            s = 1 / (1 + (z * (a + square)).exp())
+            curve = b * (z * z).replace(">", FLAT, FLAT)
+            s = 1 / (1 + (z * (a + curve)).exp())
             out.store(z * s, row)
-            inner = z * (1 - s) * (a + 3 * square)
+            inner = z * (1 - s) * (a + 3 * curve)
             slopes.store(slopes.load(row) * (s * (1 - inner)), row)
 
         _for_each(builder, rows, gate)

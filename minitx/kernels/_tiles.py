@@ -14,7 +14,7 @@ from minitx.kernels._gemm import (
     panel_width,
 )
 from minitx.kernels._math import exp, part
-from minitx.kernels._registers import gate_back_run, gate_run
+from minitx.kernels._registers import FLAT, gate_back_run, gate_run
 
 NORMS = {"none": 0, "layernorm": 1, "rmsnorm": 2}
 ACTIVATIONS = {"gelu": 0, "relu": 1, "silu": 2}
@@ -40,7 +40,7 @@ def piece(space, size):
     return space[:size], space[size:]
 
 
-# Rows are indexed, not taken out as vectors of their own: to make one, Numba counts references.
+# The norms index rows rather than take each out as a vector: for that, Numba counts references.
 
 
 @part
@@ -170,6 +170,13 @@ def gate_factors(number, kind):
 
 
 @part
+def square(z):
+    """z², but no more than `FLAT`."""
+    flat = type(z)(FLAT)
+    return flat if z * z > flat else z * z
+
+
+@part
 def activate(x, first, rows, bias, kind, out):
     """x += bias in rows ``first ...``, and the activation of that into out."""
     M, zero, one = x.shape[1], x.dtype.type(0), x.dtype.type(1)
@@ -188,7 +195,7 @@ def activate(x, first, rows, bias, kind, out):
         for d in range(whole * panel_width(zero), M):
             z = x[row, d] + bias[d]
             x[row, d] = z
-            out[i, d] = z / (one + exp(z * (a + b * z * z)))
+            out[i, d] = z / (one + exp(z * (a + b * square(z))))
 
 
 @part
@@ -209,7 +216,7 @@ def activate_backward(x, first, rows, kind, g, out):
             gate_back_run(zero, whole, x_at, a, b, address(g, i * g.shape[1]), out_at)
         for d in range(whole * panel_width(zero), M):
             z = x[row, d]
-            curve = b * z * z
+            curve = b * square(z)
             s = one / (one + exp(z * (a + curve)))
             out[i, d] = z * s
             g[i, d] *= s * (one - z * (one - s) * (a + three * curve))

@@ -10,7 +10,7 @@ release the GIL; and they start no threads of their own, because threads of Numb
 BLAS fight for the same cores and turn a step of one millisecond into seventy.
 """
 
-# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: e76942f47cbb
 from __future__ import annotations
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Compiled softmax, attention and rotary positions. See ``compiled.py`` for how they are built."""
 
-# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: e76942f47cbb
 from __future__ import annotations
 
 import numpy as np

@@ -6,7 +6,7 @@ the logarithm of its softmax's denominator, from which the weights are computed 
 Dao et al., 2022). Under a causal mask, blocks above the diagonal are skipped.
 """
 
-# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: e76942f47cbb
 from __future__ import annotations
 
 import numpy as np
@@ -177,23 +177,23 @@ def _where_to_scale(scale, bias):
 def _see(scores, t0, n, seen, mask, which, bias, head, scale):
     """Raw products become scores: scaled, biased, -inf where the mask forbids.
 
-    A scale of 1 here if the exp is to multiply by the scale.
+    ``scale`` is 1 if the exp multiplies by it.
     """
     never = scores.dtype.type(-np.inf)
     if scale != 1:
         for s in range(seen):
             for j in range(scores.shape[1]):
                 scores[s, j] *= scale
-    if bias.size:
-        extra = bias[head % bias.shape[0]]
-        for s in range(seen):
-            for j in range(n):
-                scores[s, j] += extra[t0 + j, s]
-    if mask.size:
-        allowed = mask[which % mask.shape[0]]
-        for s in range(seen):
-            for j in range(n):
-                scores[s, j] = scores[s, j] if allowed[t0 + j, s] else never
+    for j in range(n):
+        if bias.size:
+            extra = bias[head % bias.shape[0], t0 + j]
+            for s in range(seen):
+                scores[s, j] += extra[s]
+        if mask.size:
+            allowed = mask[which % mask.shape[0], t0 + j]
+            for s in range(seen):
+                if not allowed[s]:
+                    scores[s, j] = never
 
 
 @part
@@ -219,7 +219,7 @@ def _forward(
     out_packed, mine = piece(mine, packed_size(zero, W, D))
     h, mine = take(mine, tile, D + APART)
     edge, mine = piece(mine, tile * width)
-    queries, mine = piece(mine, K * width)
+    columns, mine = piece(mine, K * width)  # one panel, of queries or of their slopes
     values, mine = piece(mine, packed_size(zero, T, K))
     scores, mine = take(mine, T, width)
     peak, mine = piece(mine, width)
@@ -246,9 +246,9 @@ def _forward(
                 for t0 in range(0, T, width):
                     m = min(width, T - t0)
                     seen = t0 + m if causal else T
-                    pack_transposed(zero, K, m, q_at + t0 * step * size, step, address(queries, 0))
+                    pack_transposed(zero, K, m, q_at + t0 * step * size, step, address(columns, 0))
                     multiply(
-                        zero, seen, width, K, k_at, step, 1, address(queries, 0), width, 0,
+                        zero, seen, width, K, k_at, step, 1, address(columns, 0), width, 0,
                         address(edge, 0), address(scores, 0), width, False,
                     )  # fmt: skip
                     _see(scores, t0, m, seen, mask, b, bias, head, before_exp)
@@ -291,7 +291,7 @@ def _backward(
     edge, mine = piece(mine, max(tile, 3 * W, D) * width)
     tile_packed, mine = piece(mine, packed_size(zero, tile, max(D, W)))
     keys, mine = piece(mine, packed_size(zero, T, K))
-    queries, mine = piece(mine, K * width)
+    columns, mine = piece(mine, K * width)  # one panel, of queries or of their slopes
     few_q, mine = piece(mine, packed_size(zero, width, K))
     few_g, mine = piece(mine, packed_size(zero, width, K))
     weights, mine = take(mine, T, width)
@@ -300,13 +300,13 @@ def _backward(
     packed_weight(w_in, False, in_packed)
     packed_weight(wo, False, out_packed)
 
-    left_sums = sums[share]
-    g_nw, left_sums = piece(left_sums, norm_weight.size)
-    g_nb, left_sums = piece(left_sums, norm_bias.size)
-    g_w_in, left_sums = take(left_sums, 3 * W, D)
-    g_b_in, left_sums = piece(left_sums, b_in.size)
-    g_wo, left_sums = take(left_sums, D, W)
-    g_bo = left_sums[: bo.size]
+    rest = sums[share]
+    g_nw, rest = piece(rest, norm_weight.size)
+    g_nb, rest = piece(rest, norm_bias.size)
+    g_w_in, rest = take(rest, 3 * W, D)
+    g_b_in, rest = piece(rest, b_in.size)
+    g_wo, rest = take(rest, D, W)
+    g_bo = rest[: bo.size]
 
     before_exp, in_exp = _where_to_scale(factor, bias)
     infinity = x.dtype.type(np.inf)
@@ -332,20 +332,20 @@ def _backward(
                     seen = t0 + m if causal else T
                     q_few = q_at + t0 * step * size
                     gz_few = address(gz, (local + t0) * gz_step + left)
-                    pack_transposed(zero, K, m, q_few, step, address(queries, 0))
+                    pack_transposed(zero, K, m, q_few, step, address(columns, 0))
                     multiply(
-                        zero, seen, width, K, k_at, step, 1, address(queries, 0), width, 0,
+                        zero, seen, width, K, k_at, step, 1, address(columns, 0), width, 0,
                         address(edge, 0), address(weights, 0), width, False,
                     )  # fmt: skip
-                    pack_transposed(zero, K, m, gz_few, gz_step, address(queries, 0))
+                    pack_transposed(zero, K, m, gz_few, gz_step, address(columns, 0))
                     multiply(
-                        zero, seen, width, K, v_at, step, 1, address(queries, 0), width, 0,
+                        zero, seen, width, K, v_at, step, 1, address(columns, 0), width, 0,
                         address(edge, 0), address(slopes, 0), width, False,
                     )  # fmt: skip
                     _see(weights, t0, m, seen, mask, b, bias, head, before_exp)
                     if causal:
                         _hide_later(weights, t0, seen)
-                    for j in range(width):
+                    for j in range(width):  # infinity keeps the columns of no query at 0
                         few_lse[j] = lse[b, head, t0 + j] if j < m else infinity
                     slope_columns(
                         zero, seen, address(weights, 0), address(slopes, 0), in_exp, factor,

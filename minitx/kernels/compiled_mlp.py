@@ -4,7 +4,7 @@ A tile of some hundred rows goes through all of it while it is in the cache, for
 Kept for the backward pass: what enters the activation, and two numbers a row for the norm.
 """
 
-# digest of _math.py, _gemm.py, _registers.py, _tiles.py: 322be6b0ccaf
+# digest of _math.py, _gemm.py, _registers.py, _tiles.py: e76942f47cbb
 from __future__ import annotations
 
 import numpy as np

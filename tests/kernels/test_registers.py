@@ -106,6 +106,29 @@ def test_exp_at_the_ends(x):
     np.testing.assert_array_equal(exp(x, np.float32), expected)
 
 
+@fresh
+def _activate_backward(x, kind, g, out):
+    _tiles.activate_backward(x, 0, len(x), kind, g, out)
+
+
+@given(st.integers(1, 70), st.sampled_from(["gelu", "silu"]), st.sampled_from([1, 1e6, 1e15, 2e19]))
+def test_activations_far_out(width, name, size):
+    """x² may overflow; the activation is x or 0 there, and its slope 1 or 0."""
+    x = np.tile(np.float32([[size], [-size]]), width)
+    g, out, kind = np.ones_like(x), np.empty_like(x), _tiles.ACTIVATIONS[name]
+    exact = np.array([[1.0], [0.0]]) if size > 1 else None
+    _activate(x, np.zeros(width, np.float32), kind, out)
+    forward = out.copy()
+    _activate_backward(x, kind, g, out)
+    np.testing.assert_allclose(out, forward, rtol=1e-6)
+    if exact is None:
+        wide = x.astype(float)
+        exact = getattr(reference, f"{name}_backward")(np.ones_like(wide), wide)
+    else:
+        np.testing.assert_array_equal(forward, np.maximum(x, 0))
+    np.testing.assert_allclose(g, np.broadcast_to(exact, g.shape), rtol=0, atol=2e-6)
+
+
 @given(st.integers(1, 70), st.sampled_from(["gelu", "relu", "silu"]), DTYPES, SEEDS)
 def test_activate(width, name, dtype, seed):
     """Whole panels, and the columns after the last whole one."""
