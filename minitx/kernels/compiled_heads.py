@@ -166,6 +166,21 @@ def _scratch_size(T, D, W, H):
 
 
 @part
+def _meet(rows, rows_at, rows_step, few, few_at, few_step, K, columns, out):
+    """One panel, out [rows, panel] = rows @ few.T: keys with a few queries, or values with slopes.
+
+    Both matrices lie at an address, their rows a step apart; ``columns`` is scratch for few.T.
+    """
+    number = out[0, 0]
+    width, panel = panel_width(number), address(columns, 0)
+    pack_transposed(number, K, few, few_at, few_step, panel)
+    multiply(
+        number, rows, width, K, rows_at, rows_step, 1, panel, width, 0, 0,
+        address(out, 0), width, False,
+    )  # fmt: skip
+
+
+@part
 def _where_to_scale(scale, bias):
     """The scale, as factors before and inside of the exp: inside is free, if nothing is added first
     and what is -inf stays so."""
@@ -219,7 +234,7 @@ def _forward(
     out_packed, mine = piece(mine, packed_size(zero, W, D))
     h, mine = take(mine, tile, D + APART)
     edge, mine = piece(mine, tile * width)
-    columns, mine = piece(mine, K * width)  # one panel, of queries or of their slopes
+    columns, mine = piece(mine, K * width)
     values, mine = piece(mine, packed_size(zero, T, K))
     scores, mine = take(mine, T, width)
     peak, mine = piece(mine, width)
@@ -246,11 +261,8 @@ def _forward(
                 for t0 in range(0, T, width):
                     m = min(width, T - t0)
                     seen = t0 + m if causal else T
-                    pack_transposed(zero, K, m, q_at + t0 * step * size, step, address(columns, 0))
-                    multiply(
-                        zero, seen, width, K, k_at, step, 1, address(columns, 0), width, 0,
-                        address(edge, 0), address(scores, 0), width, False,
-                    )  # fmt: skip
+                    q_few = q_at + t0 * step * size
+                    _meet(seen, k_at, step, m, q_few, step, K, columns, scores)
                     _see(scores, t0, m, seen, mask, b, bias, head, before_exp)
                     if causal:
                         _hide_later(scores, t0, seen)
@@ -291,7 +303,7 @@ def _backward(
     edge, mine = piece(mine, max(tile, 3 * W, D) * width)
     tile_packed, mine = piece(mine, packed_size(zero, tile, max(D, W)))
     keys, mine = piece(mine, packed_size(zero, T, K))
-    columns, mine = piece(mine, K * width)  # one panel, of queries or of their slopes
+    columns, mine = piece(mine, K * width)
     few_q, mine = piece(mine, packed_size(zero, width, K))
     few_g, mine = piece(mine, packed_size(zero, width, K))
     weights, mine = take(mine, T, width)
@@ -332,16 +344,8 @@ def _backward(
                     seen = t0 + m if causal else T
                     q_few = q_at + t0 * step * size
                     gz_few = address(gz, (local + t0) * gz_step + left)
-                    pack_transposed(zero, K, m, q_few, step, address(columns, 0))
-                    multiply(
-                        zero, seen, width, K, k_at, step, 1, address(columns, 0), width, 0,
-                        address(edge, 0), address(weights, 0), width, False,
-                    )  # fmt: skip
-                    pack_transposed(zero, K, m, gz_few, gz_step, address(columns, 0))
-                    multiply(
-                        zero, seen, width, K, v_at, step, 1, address(columns, 0), width, 0,
-                        address(edge, 0), address(slopes, 0), width, False,
-                    )  # fmt: skip
+                    _meet(seen, k_at, step, m, q_few, step, K, columns, weights)
+                    _meet(seen, v_at, step, m, gz_few, gz_step, K, columns, slopes)
                     _see(weights, t0, m, seen, mask, b, bias, head, before_exp)
                     if causal:
                         _hide_later(weights, t0, seen)
