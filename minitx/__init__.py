@@ -17,6 +17,7 @@ from minitx.autograd import (
     is_grad_enabled,
     no_grad,
     ops,
+    primitive,
     tensor,
 )
 from minitx.autograd.ops import cross_entropy, log_softmax, softmax
@@ -78,6 +79,7 @@ __all__ = [
     "ops",
     "optim",
     "plots",
+    "primitive",
     "softmax",
     "tasks",
     "tensor",

@@ -15,7 +15,7 @@ from minitx.autograd.engine import (
     no_grad,
     primitive,
 )
-from minitx.autograd.tensor import Tensor, tensor  # first: the other modules need it
+from minitx.autograd.tensor import Tensor, tensor
 
 __all__ = [
     "GradcheckError",
