@@ -1,7 +1,7 @@
 """Where does the sink stop, and where does its cure?
 
 ``sinks.emergence`` holds in one small setting. Here the setting is changed, one choice at a time,
-with softmax and with softmax1, which cures the sink in that setting.
+with softmax and with softmax1, which removes the sink in that setting.
 """
 
 from __future__ import annotations
