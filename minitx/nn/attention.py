@@ -20,7 +20,7 @@ from minitx.autograd import Tensor, ops
 from minitx.errors import choose
 from minitx.nn.hooks import HookPoint
 from minitx.nn.layers import Linear
-from minitx.nn.module import Module, Parameter
+from minitx.nn.module import Module, Parameter, streams
 from minitx.nn.positions import POSITIONS, Positions
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class Attention(Module):
         self, config: TransformerConfig, rng: np.random.Generator, layer: int, out_std: float
     ):
         H, K, D = config.n_heads, config.head_width, config.d_model
+        rng, for_gate, for_extra_key = streams(rng, 3)
         shared = {"bias": config.bias, "rng": rng, "dtype": config.dtype}
         self.config, self.layer = config, layer
         self.weigh = choose(ATTENTION, config.attention, "attention")
@@ -176,11 +177,13 @@ class Attention(Module):
         self.output = Linear(H * K, D, std=out_std, **shared)
         self.gates = choose(GATES, config.gate, "gate")(config)
         if self.gates:
-            self.gate = Linear(D, H * self.gates, std=config.init_std, **shared)
+            self.gate = Linear(
+                D, H * self.gates, std=config.init_std, **{**shared, "rng": for_gate}
+            )
         # An extra key, seen by every query, that holds nothing: attention may rest on it.
         if config.key_bias:
             self.extra_key = Parameter(
-                (config.init_std * rng.standard_normal((H, K))).astype(config.dtype)
+                (config.init_std * for_extra_key.standard_normal((H, K))).astype(config.dtype)
             )
         if config.sink_logit:
             self.sink_logit = Parameter(np.zeros(H, config.dtype))

@@ -14,7 +14,7 @@ import numpy as np
 from minitx.autograd import Tensor, ops
 from minitx.errors import MinitxError, choose
 from minitx.nn.hooks import HookPoint
-from minitx.nn.module import Module, Parameter
+from minitx.nn.module import Module, Parameter, streams
 
 if TYPE_CHECKING:
     from minitx.nn.config import TransformerConfig
@@ -149,13 +149,14 @@ class MLP(Module):
     """
 
     def __init__(self, config: TransformerConfig, rng: np.random.Generator, out_std: float):
+        rng, for_gate = streams(rng, 2)
         shared = {"bias": config.bias, "rng": rng, "dtype": config.dtype}
         D, M = config.d_model, config.mlp_width
         self.activation = choose(ACTIVATIONS, config.mlp, "mlp")
         self.gated = config.mlp == "swiglu"
         self.hook_pre = HookPoint()
         if self.gated:
-            self.gate = Linear(D, M, std=config.init_std, **shared)
+            self.gate = Linear(D, M, std=config.init_std, **{**shared, "rng": for_gate})
             self.hook_pre_linear = HookPoint()
         self.up = Linear(D, M, std=config.init_std, **shared)
         self.hook_post = HookPoint()

@@ -16,6 +16,15 @@ from minitx.autograd import Tensor
 from minitx.errors import MinitxError, ShapeError, unknown
 
 
+def streams(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
+    """Return n independent generators, seeded one after the other from ``rng``.
+
+    Each part of a model draws its first weights from a stream of its own. So two configs that
+    differ in one part (a gate, an extra key, the MLP) start from the same weights everywhere else.
+    """
+    return [np.random.default_rng(rng.integers(2**63)) for _ in range(n)]
+
+
 class Parameter(Tensor):
     """A tensor that a module owns and an optimiser trains.
 

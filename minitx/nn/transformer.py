@@ -22,7 +22,7 @@ from minitx.nn.generate import KVCache
 from minitx.nn.hooks import HookedModule, HookPoint
 from minitx.nn.layers import MLP, Dropout, Embedding, Identity, Linear, make_norm
 from minitx.nn.masks import build_mask
-from minitx.nn.module import Module
+from minitx.nn.module import Module, streams
 from minitx.nn.positions import POSITIONS, Positions
 from minitx.nn.saving import read_npz, write_npz
 
@@ -36,17 +36,18 @@ class Block(Module):
         self, config: TransformerConfig, rng: np.random.Generator, layer: int, drop: Dropout
     ):
         self.config, self.drop = config, drop
+        for_attention, for_mlp = streams(rng, 2)
         writers = 2 * config.n_layers if config.scale_residual_init else 1
         out_std = config.init_std / np.sqrt(writers)
         self.hook_resid_pre = HookPoint()
         self.ln1 = make_norm(config)
-        self.attn = Attention(config, rng, layer, out_std)
+        self.attn = Attention(config, for_attention, layer, out_std)
         self.hook_attn_out = HookPoint()
         self.mlp = None
         if config.mlp != "none":
             self.hook_resid_mid = HookPoint()
             self.ln2 = make_norm(config)
-            self.mlp = MLP(config, rng, out_std)
+            self.mlp = MLP(config, for_mlp, out_std)
             self.hook_mlp_out = HookPoint()
         self.hook_resid_post = HookPoint()
 
@@ -90,7 +91,7 @@ class Transformer(HookedModule):
     ----------
     config : TransformerConfig
     rng : numpy.random.Generator
-        Draws the initial weights (and, from a stream of its own, dropout).
+        Draws the initial weights, each part's from a stream of its own (`streams`), and dropout.
 
     Attributes
     ----------
@@ -105,23 +106,28 @@ class Transformer(HookedModule):
                 "Transformer(config, rng) takes a TransformerConfig and a NumPy generator: "
                 "rng=np.random.default_rng(seed)."
             )
-        shared = {"rng": rng, "dtype": config.dtype}
+        for_embed, for_positions, for_dropout, for_blocks, for_unembed = streams(rng, 5)
+        dtype = config.dtype
         self.config = config
         self.embed = Embedding(
-            config.vocab_size, config.d_model, std=config.embedding_std, **shared
+            config.vocab_size, config.d_model, std=config.embedding_std, rng=for_embed, dtype=dtype
         )
         self.hook_embed = HookPoint()
         scheme = choose(POSITIONS, config.positions, "position scheme")
-        self.pos_embed = scheme(config, rng)
+        self.pos_embed = scheme(config, for_positions)
         if scheme.embed is not Positions.embed:
             self.hook_pos_embed = HookPoint()
-        self.drop = Dropout(config.dropout, np.random.default_rng(rng.integers(2**63)))
-        self.blocks = [Block(config, rng, i, self.drop) for i in range(config.n_layers)]
+        self.drop = Dropout(config.dropout, for_dropout)
+        self.blocks = [
+            Block(config, stream, i, self.drop)
+            for i, stream in enumerate(streams(for_blocks, config.n_layers))
+        ]
         self.ln_final = make_norm(config) if config.final_norm else Identity()
         if not config.tied:
             self.unembed = Linear(
-                config.d_model, config.n_outputs, bias=False, std=config.init_std, **shared
-            )
+                config.d_model, config.n_outputs, bias=False, std=config.init_std,
+                rng=for_unembed, dtype=dtype,
+            )  # fmt: skip
         self.name_hooks()
         self._share_one_buffer()
 

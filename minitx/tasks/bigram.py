@@ -180,7 +180,7 @@ def _table(task: BigramBackcopy) -> np.ndarray:
     for row in table[first:]:
         successors = rng.choice(n, size=task.successors or n, replace=False)
         row[first + successors] = rng.dirichlet(np.ones(len(successors)))
-        if task.trigger_share:
+        if task.n_triggers:  # drawn for share 0 too, so that the bigrams are the same at any share
             row[first:] *= 1.0 - task.trigger_share
             row[1:first] = task.trigger_share * rng.dirichlet(np.ones(task.n_triggers))
     table.setflags(write=False)
