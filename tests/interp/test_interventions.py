@@ -11,6 +11,7 @@ from minitx.interp import interventions as iv
 from minitx.interp import patching, running
 from minitx.interp.attribution import decompose_resid, gradients, logit_lens
 from minitx.nn import Transformer, TransformerConfig
+from tests.nn.small import KINDS
 
 
 def make(seed=0, **config):
@@ -123,9 +124,7 @@ def test_ablated_directions_are_gone_and_the_rest_stays(model, tokens, rng):
 # --- attention and steering ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kind", ["softmax", "softmax1", "sigmoid", "relu", "linear", "clipped_softmax"]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_knock_out_in_one_head_leaves_the_other_and_renormalises(kind, tokens):
     model = make(attention=kind)
     name = "blocks.0.attn.hook_pattern"

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from minitx.autograd import Tensor, ops
 from minitx.interp import attribution, interventions, patching
-from minitx.nn import Transformer, TransformerConfig, get_act_name
+from minitx.nn import GATES, Transformer, TransformerConfig, get_act_name
+from minitx.nn.config import NORM_POSITIONS
+from minitx.nn.layers import NORMS
+from tests.nn.small import CAUSAL, KINDS, MLPS, SCHEMES
 
 few = settings(max_examples=15)
 
@@ -15,19 +18,20 @@ few = settings(max_examples=15)
 def models(draw, **fixed):
     """A small float64 model whose every parameter is drawn, biases too, and tokens for it."""
     choice = {
-        "positions": ["learned", "sinusoidal", "rotary", "alibi", "none"],
-        "attention": ["softmax", "softmax1", "sigmoid", "relu", "linear", "clipped_softmax"],
-        "mask": ["causal", "bidirectional", "sliding_window"],
-        "gate": ["none", "head", "elementwise"],
-        "norm": ["layernorm", "rmsnorm", "none"],
-        "norm_position": ["pre", "post"],
-        "mlp": ["gelu", "relu", "swiglu", "none"],
+        "positions": SCHEMES,
+        "attention": KINDS,
+        "mask": [*CAUSAL, "bidirectional", "prefix"],
+        "gate": list(GATES),
+        "norm": list(NORMS),
+        "norm_position": NORM_POSITIONS,
+        "mlp": MLPS,
         **{name: [True, False] for name in ("bias", "tied", "residual", "final_norm", "key_bias")},
         "sink_logit": [True, False],
     }
     drawn = {name: draw(st.sampled_from(values)) for name, values in choice.items()} | fixed
     config = TransformerConfig(
-        vocab_size=7, max_len=6, d_model=8, n_heads=2, d_mlp=6, window=3, dtype="float64",
+        vocab_size=7, max_len=6, d_model=8, n_heads=2, d_mlp=6, window=3, n_sinks=1,
+        prefix_len=2, dtype="float64",
         d_head=draw(st.sampled_from([None, 6])), n_layers=draw(st.integers(1, 3)),
         dropout=draw(st.sampled_from([0.0, 0.3])), **drawn,
     )  # fmt: skip

@@ -1,6 +1,8 @@
 """The whole transformer once more, in plain NumPy, for one sequence: what every config should mean.
 
 Nothing of the package is used but the names of the parameters. Loops where a loop is clearest.
+
+Every attention kind and every MLP has its twin here, found by its name: `WEIGHTS`, `MLPS`.
 """
 
 from __future__ import annotations
@@ -54,39 +56,38 @@ def linear(b, name, x):
 
 
 def mlp(c, b, x):
-    if c.mlp == "swiglu":
-        g = linear(b, "mlp.gate", x)
-        return linear(b, "mlp.down", g * sigmoid(g) * linear(b, "mlp.up", x))
+    return linear(b, "mlp.down", twin(MLPS, c.mlp)(b, x))
+
+
+def gelu(b, x):
     x = linear(b, "mlp.up", x)
-    if c.mlp == "relu":
-        return linear(b, "mlp.down", np.maximum(x, 0))
-    x = x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    return linear(b, "mlp.down", x)
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+# What goes into the last linear layer, [T, D] -> [T, M].
+MLPS = {
+    "gelu": gelu,
+    "relu": lambda b, x: np.maximum(linear(b, "mlp.up", x), 0),
+    "swiglu": lambda b, x: silu(linear(b, "mlp.gate", x)) * linear(b, "mlp.up", x),
+    "none": None,  # never asked: there is no such sublayer
+}
 
 
 def attention(c, b, x):
     T, K = len(x), c.d_head
     q, k, v = (linear(b, f"attn.{n}", x).reshape(T, -1, K) for n in ("query", "key", "value"))
-    z = np.zeros_like(v)
-    hidden = np.zeros((T, T))  # selective: how much earlier queries have hidden, from head 0
-    for h in range(c.n_heads):
-        s = scores(c, b, q[:, h], k[:, h], h)
-        s[~visible(c, T)] = -np.inf
-        if c.attention == "selective" and h == 0:
-            for t in range(T):
-                for j in range(1, T):
-                    hidden[t, j] = sum(max(s[i, j], 0) for i in range(j + 1, t))
-        s = s - hidden
-        extra = []
-        if c.key_bias or c.sink_logit:
-            e = np.zeros(T)
+    s = np.stack([scores(c, b, q[:, h], k[:, h], h) for h in range(c.n_heads)])  # [H, T, T]
+    s[:, ~visible(c, T)] = -np.inf
+    if c.key_bias or c.sink_logit:
+        extra = np.zeros((c.n_heads, T, 1))
+        for h in range(c.n_heads):
             if c.key_bias:
-                e += q[:, h] @ b["attn.extra_key"][h] / np.sqrt(K)
+                extra[h, :, 0] += q[:, h] @ b["attn.extra_key"][h] / np.sqrt(K)
             if c.sink_logit:
-                e += b["attn.sink_logit"][h]
-            extra = [e[:, None]]
-        w = weigh(c, np.concatenate([s, *extra], axis=1))[:, :T]
-        z[:, h] = w @ v[:, h]
+                extra[h] += b["attn.sink_logit"][h]
+        s = np.concatenate([s, extra], axis=2)
+    w = twin(WEIGHTS, c.attention)(c, s)
+    z = np.stack([w[h, :, :T] @ v[:, h] for h in range(c.n_heads)], axis=1)  # [T, H, K]
     if c.gate != "none":
         z = z * sigmoid(linear(b, "attn.gate", x)).reshape(T, c.n_heads, -1)
     return linear(b, "attn.output", z.reshape(T, -1))
@@ -126,27 +127,59 @@ def visible(c, T):
     }[c.mask]
 
 
-def weigh(c, s):
-    """Scores [T, S], minus infinity where nothing may be seen -> weights."""
-    allowed = s > -np.inf
-    if c.attention == "sigmoid":
-        return np.where(allowed, sigmoid(np.where(allowed, s, 0)), 0)
-    if c.attention == "relu":
-        return np.maximum(s, 0) / c.max_len
-    if c.attention == "linear":
-        return np.where(allowed, s, 0)
-    top = s.max(-1, keepdims=True)
-    if c.attention == "softmax1":
-        top = np.maximum(top, 0)
+# --- scores [H, T, S], minus infinity where nothing may be seen -> weights [H, T, S] ----------------
+
+
+def softmax(c, s):
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def softmax1(c, s):
+    top = np.maximum(s.max(-1, keepdims=True), 0)
     e = np.exp(s - top)
-    total = e.sum(-1, keepdims=True)
-    if c.attention == "softmax1":
-        total = total + np.exp(-top)
-    if c.attention == "clipped_softmax":
-        stretched = np.clip((c.clip_zeta - c.clip_gamma) * e / total + c.clip_gamma, 0, 1)
-        return np.where(allowed, stretched, 0)
-    return e / total
+    return e / (e.sum(-1, keepdims=True) + np.exp(-top))
+
+
+def clipped_softmax(c, s):
+    stretched = (c.clip_zeta - c.clip_gamma) * softmax(c, s) + c.clip_gamma
+    return seen(s, np.clip(stretched, 0, 1))
+
+
+def selective(c, s):
+    T = s.shape[1]
+    hidden = np.zeros(s.shape[1:])  # how much earlier queries have hidden, by head 0
+    for t in range(T):
+        for j in range(1, T):
+            hidden[t, j] = sum(max(s[0, i, j], 0) for i in range(j + 1, t))
+    return softmax(c, s - hidden)
+
+
+WEIGHTS = {
+    "softmax": softmax,
+    "softmax1": softmax1,
+    "sigmoid": lambda c, s: seen(s, sigmoid(np.where(s > -np.inf, s, 0))),
+    "relu": lambda c, s: np.maximum(s, 0) / c.max_len,
+    "linear": lambda c, s: seen(s, s),
+    "clipped_softmax": clipped_softmax,
+    "selective": selective,
+}
+
+
+def seen(s, weights):
+    return np.where(s > -np.inf, weights, 0)
+
+
+def twin(twins, name):
+    assert name in twins, (
+        f"{name!r} has no twin in {__name__}: write it in plain NumPy, add its name"
+    )
+    return twins[name]
 
 
 def sigmoid(x):
     return np.exp(-np.logaddexp(0, -x))
+
+
+def silu(x):
+    return x * sigmoid(x)

@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 
 from minitx.autograd import ops
 from minitx.errors import MinitxError
-from minitx.nn import Transformer, TransformerConfig, positions_in_segments
+from minitx.nn import GATES, Transformer, TransformerConfig, positions_in_segments
+from minitx.nn.layers import NORMS
 from tests.nn import plain
-from tests.nn.small import CACHED_KINDS, CAUSAL, KINDS, SCHEMES, build, configs, seeds, tokens_for
+from tests.nn.small import (
+    CACHED_KINDS,
+    CAUSAL,
+    KINDS,
+    MLPS,
+    SCHEMES,
+    build,
+    configs,
+    seeds,
+    tokens_for,
+)
 
 SMALL = TransformerConfig(vocab_size=7, max_len=12, d_model=8, n_heads=2, dtype="float64")
 
@@ -19,13 +30,9 @@ SMALL = TransformerConfig(vocab_size=7, max_len=12, d_model=8, n_heads=2, dtype=
 CHOICES = [
     *({"positions": name} for name in SCHEMES),
     *({"attention": kind} for kind in KINDS),
-    *({"attention": kind, "gate": gate} for kind in KINDS for gate in ("head", "elementwise")),
-    *(
-        {"norm": n, "norm_position": p}
-        for n in ("layernorm", "rmsnorm", "none")
-        for p in ("pre", "post")
-    ),
-    *({"mlp": name} for name in ("gelu", "relu", "swiglu", "none")),
+    *({"attention": kind, "gate": gate} for kind in KINDS for gate in GATES),
+    *({"norm": n, "norm_position": p} for n in NORMS for p in ("pre", "post")),
+    *({"mlp": name} for name in MLPS),
     {"mask": "bidirectional"},
     {"mask": "prefix", "prefix_len": 3},
     {"mask": "window_sinks", "window": 2, "n_sinks": 1},
@@ -62,6 +69,25 @@ def test_no_choice_is_left_out(changes):
     tokens = tokens_for(config, 2, 6)
     expected = plain.forward(config, model.state_dict(), tokens[0])
     assert np.allclose(model(tokens).data[0], expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [*({"attention": kind} for kind in KINDS), *({"mlp": name} for name in MLPS)],
+    ids=str,
+)
+def test_every_dtype_comes_out_as_it_went_in(changes):
+    """Values in one pass and in steps, every activation, and gradients."""
+    for dtype in ("float32", "float64"):
+        model = build(SMALL.replace(dtype=dtype, key_bias=True, gate="head", **changes), 0)
+        tokens = tokens_for(model.config, 0, 5)
+        logits, cache = model.run_with_cache(tokens)
+        for name, array in [("in one pass", model(tokens).data), ("in steps", logits.data)]:
+            assert array.dtype == dtype, f"{name}: {array.dtype}"
+        assert {n: a.dtype for n, a in cache.items()} == dict.fromkeys(cache, np.dtype(dtype))
+        ops.cross_entropy(logits, tokens).backward()
+        grads = {n: p.grad.dtype for n, p in model.named_parameters()}
+        assert grads == dict.fromkeys(grads, np.dtype(dtype))
 
 
 # --- causality and symmetry
