@@ -7,33 +7,10 @@ from hypothesis import strategies as st
 
 from minitx.errors import MinitxError
 from minitx.tasks.base import IGNORE
-from minitx.tasks.recall import (
-    AssociativeRecall,
-    KeyValueRecall,
-)
+from minitx.tasks.recall import AssociativeRecall, KeyValueRecall
+from tests.tasks.owed import associations, recalls
 
 seeds = st.integers(0, 9999)
-small_recall = st.builds(
-    KeyValueRecall, n_keys=st.integers(6, 9), n_pairs=st.integers(1, 6), n_values=st.integers(1, 4),
-    n_queries=st.integers(1, 5), asks=st.sampled_from(["uniform", "ends", "first", "last"]),
-)  # fmt: skip
-small_association = st.builds(
-    AssociativeRecall, n_keys=st.integers(4, 6), n_values=st.integers(4, 6),
-    n_active=st.integers(1, 4), n_pairs=st.integers(4, 9),
-)  # fmt: skip
-any_task = st.one_of(small_recall, small_association)
-
-
-@given(task=any_task, seed=seeds)
-def test_same_seed_same_data_in_range(task, seed):
-    one, two = (task.sample(4, np.random.default_rng(seed)) for _ in range(2))
-    assert np.array_equal(one.tokens, two.tokens) and np.array_equal(one.targets, two.targets)
-    assert one.tokens.shape[:2] == (4, task.max_len)
-    assert one.tokens.min() >= 0 and one.tokens.max() < task.vocab_size
-    asked = one.targets[one.targets != IGNORE]
-    assert ((asked >= 0) & (asked < task.out_size)).all()
-    if asked.size:
-        assert "**v" in task.describe(np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("task", [KeyValueRecall(), AssociativeRecall()])
@@ -47,7 +24,7 @@ def test_train_and_test_streams_share_no_draw(task):
 # ---- each key once
 
 
-@given(task=small_recall, seed=seeds)
+@given(task=recalls, seed=seeds)
 def test_recall_answer_is_the_value_beside_the_key(task, seed):
     batch = task.sample(3, np.random.default_rng(seed))
     for b in range(3):
@@ -80,7 +57,7 @@ def test_demand_changes_only_what_is_asked():
 # ---- key and value apart
 
 
-@given(task=small_association, seed=seeds)
+@given(task=associations, seed=seeds)
 def test_association_lists_all_pairs_then_repeats_them(task, seed):
     batch = task.sample(3, np.random.default_rng(seed))
     for b in range(3):

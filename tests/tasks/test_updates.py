@@ -8,39 +8,9 @@ from hypothesis import strategies as st
 from minitx.errors import MinitxError
 from minitx.tasks.base import IGNORE
 from minitx.tasks.updates import KeyValueUpdates, UpdateProbe, hide_overwritten, repeats, writes
+from tests.tasks.owed import probes, updates
 
 seeds = st.integers(0, 9999)
-small_updates = st.builds(
-    KeyValueUpdates, n_slots=st.integers(2, 10), n_keys=st.integers(10, 12),
-    n_values=st.integers(5, 7), n_queries=st.integers(1, 4), max_updates=st.integers(1, 5),
-)  # fmt: skip
-
-
-@st.composite
-def small_probes(draw):
-    stream = draw(small_updates)
-    limit = min(stream.n_slots // 2 + 1, stream.n_values, stream.n_slots - 1)
-    return UpdateProbe(
-        n_updates=draw(st.integers(1, limit)),
-        asks=draw(st.sampled_from(["target", "once"])),
-        filler_updates=draw(st.integers(1, 3)),
-        stream=stream,
-    )
-
-
-any_task = st.one_of(small_updates, small_probes())
-
-
-@given(task=any_task, seed=seeds)
-def test_same_seed_same_data_in_range(task, seed):
-    one, two = (task.sample(4, np.random.default_rng(seed)) for _ in range(2))
-    assert np.array_equal(one.tokens, two.tokens) and np.array_equal(one.targets, two.targets)
-    assert one.tokens.shape[:2] == (4, task.max_len)
-    assert one.tokens.min() >= 0 and one.tokens.max() < task.vocab_size
-    asked = one.targets[one.targets != IGNORE]
-    assert ((asked >= 0) & (asked < task.out_size)).all()
-    if asked.size:
-        assert "**v" in task.describe(np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("task", [KeyValueUpdates(), UpdateProbe()])
@@ -57,7 +27,7 @@ def history_of(batch, b, key):
     return batch.tokens[b, rows, 1].tolist()
 
 
-@given(task=small_updates, seed=seeds)
+@given(task=updates, seed=seeds)
 def test_update_answer_is_the_last_value_and_counts_are_exact(task, seed):
     batch = task.sample(3, np.random.default_rng(seed))
     n_context = 1 + task.n_slots
@@ -77,7 +47,7 @@ def test_update_answer_is_the_last_value_and_counts_are_exact(task, seed):
                 assert batch.targets[b, t] == IGNORE
 
 
-@given(probe=small_probes(), seed=seeds)
+@given(probe=probes(), seed=seeds)
 def test_probe_writes_the_target_exactly_so_often(probe, seed):
     batch = probe.sample(3, np.random.default_rng(seed))
     half = probe.stream.n_slots // 2
@@ -98,7 +68,7 @@ def test_probe_writes_the_target_exactly_so_often(probe, seed):
             assert history_of(batch, b, asked) == [answer]
 
 
-@given(probe=small_probes(), seed=seeds)
+@given(probe=probes(), seed=seeds)
 def test_the_yoked_control_sees_the_same_stream(probe, seed):
     streams = []
     for asks in ("target", "once"):
@@ -128,7 +98,7 @@ def test_queries_ask_for_every_key_alike_and_answers_are_uniform():
     assert 0.45 < (batch.info["updates"][at] == 1).mean() < 0.56
 
 
-@given(task=st.one_of(small_updates, small_probes()), seed=seeds)
+@given(task=st.one_of(updates, probes()), seed=seeds)
 def test_the_oracle_hides_what_was_overwritten_and_nothing_else(task, seed):
     batch = hide_overwritten(task.sample(3, np.random.default_rng(seed)))
     key, write = batch.info["key"], batch.info["write"]
