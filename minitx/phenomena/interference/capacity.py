@@ -14,7 +14,8 @@ from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.nn import Embedding, Linear, Module, Parameter
 from minitx.phenomena._common import by_arm, claimed, mean
 from minitx.phenomena.interference import _memory as memory
-from minitx.phenomena.interference._recipe import Recipe, fit_model
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import fit_model
 from minitx.tasks.recall import KeyValueRecall
 from minitx.training import correct
 

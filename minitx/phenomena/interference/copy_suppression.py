@@ -12,7 +12,8 @@ from minitx.autograd import no_grad, ops
 from minitx.interp.circuits import copying_score, ov_circuit
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.phenomena._common import claimed, mean, roles
-from minitx.phenomena.interference._recipe import Recipe, train
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import train
 from minitx.tasks.decks import Deck
 
 if TYPE_CHECKING:

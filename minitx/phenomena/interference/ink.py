@@ -11,7 +11,8 @@ from minitx import plots
 from minitx.autograd import no_grad
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.phenomena._common import claimed, mean
-from minitx.phenomena.interference._recipe import Recipe, train
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import train
 from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Settings(Recipe):
     n_layers: int = 1
     n_heads: int = 1
     init_std: float = 0.125
-    embed_std: float = 0.3
+    embed_std: float | None = 0.3
     lr: float = 3e-3
     steps: int = 400
     n_attributes: int = 3

@@ -11,7 +11,8 @@ import numpy as np
 from minitx import plots
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.phenomena._common import by_arm, claimed, mean
-from minitx.phenomena.interference._recipe import Recipe, train
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import train
 from minitx.tasks.updates import KeyValueUpdates, UpdateProbe, hide_overwritten
 from minitx.training import accuracy, answers
 

@@ -21,7 +21,8 @@ from minitx.phenomena.interference._circuit import (
     summary,
     without_heads,
 )
-from minitx.phenomena.interference._recipe import Recipe, fit_model
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import fit_model
 from minitx.plots.interp import pattern_panel
 from minitx.tasks.recall import AssociativeRecall
 from minitx.training import Curve
@@ -39,7 +40,7 @@ class Settings(Recipe):
 
     positions: str = "rotary"
     init_std: float = 0.125
-    embed_std: float = 0.3
+    embed_std: float | None = 0.3
     lr: float = 3e-3
     weight_decay: float = 0.1
     steps: int = 450

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from minitx.autograd import no_grad
 from minitx.lab import run
 from minitx.nn import Transformer
-from minitx.phenomena.interference._recipe import train
 from minitx.phenomena.interference.conflict import DOSES, Conflict, Settings
+from minitx.phenomena.recipe import train
 from minitx.tasks.conflict import MemoryOrContext
 
 seeds = st.integers(0, 999)

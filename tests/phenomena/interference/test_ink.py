@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from minitx.autograd import no_grad
 from minitx.kernels import reference
 from minitx.lab import run
-from minitx.phenomena.interference._recipe import train
 from minitx.phenomena.interference.ink import (
     DROP,
     FITTED,
@@ -19,6 +18,7 @@ from minitx.phenomena.interference.ink import (
     look,
     needle_attention,
 )
+from minitx.phenomena.recipe import train
 from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
 
 gaps = st.floats(0.0, 12.0)

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from minitx.phenomena.interference._recipe import Recipe, train
+from minitx.phenomena.interference._recipe import Recipe
+from minitx.phenomena.recipe import train
 from minitx.tasks.updates import KeyValueUpdates
 
 TINY = Recipe(d_model=8, n_heads=2, steps=3, batch_size=4)
