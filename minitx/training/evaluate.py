@@ -105,10 +105,8 @@ def _asked(batch: Batch, positions: Positions) -> np.ndarray:
     if positions is not None:
         wanted = np.asarray(positions if isinstance(positions, int) else np.asarray(positions))
         if wanted.dtype != bool:
-            if (
-                wanted.dtype.kind not in "iu"
-                or (wanted.size
-                and (int(wanted.min()) < -T or int(wanted.max()) >= T))
+            if wanted.dtype.kind not in "iu" or (
+                wanted.size and (int(wanted.min()) < -T or int(wanted.max()) >= T)
             ):
                 raise MinitxError(
                     f"positions are whole numbers from {-T} to {T - 1}, or bool [T] or [B, T]; got "
