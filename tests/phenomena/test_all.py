@@ -2,13 +2,16 @@
 
 import json
 import re
-from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minitx import lab, phenomena
 from minitx.lab.experiment import registry, validate
+from tests.phenomena import laws
 
 BROKEN = phenomena.load_all()
 NAMES = sorted(registry)
@@ -37,12 +40,37 @@ def test_an_experiment_says_what_a_reader_needs(name):
         assert len(words) > 10
 
 
+LAWS = laws.laws(laws.test_modules())
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_an_experiment_has_a_file_of_tests(name):
-    family, short = name.split(".")
-    folder = Path(__file__).parent / family
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
-    assert short in text, f"no test in {folder.name}/ mentions {short}"
+def test_an_experiment_has_a_law(name):
+    assert LAWS.get(name), (
+        f"No test carries @pytest.mark.law({name!r}) and uses Hypothesis: "
+        "write a property that must hold of it, whatever the numbers are."
+    )
+
+
+def test_laws_name_experiments():
+    assert set(LAWS) <= set(NAMES)
+
+
+def test_only_a_property_test_that_runs_is_a_law():
+    def plain():
+        def test(n):
+            pass
+
+        return test
+
+    law, drawn = pytest.mark.law, given(st.integers())
+    made_up = ModuleType("made_up")
+    made_up.test_law = law("a.law")(drawn(plain()))
+    made_up.test_inner = drawn(law("a.law_within")(plain()))
+    made_up.test_without_cases = law("a.single_case")(plain())
+    made_up.test_skipped = pytest.mark.skip(law("a.skipped_law")(drawn(plain())))
+    made_up.helper = law("a.helper")(drawn(plain()))
+    made_up.test_unmarked = drawn(plain())
+    assert set(laws.laws([made_up])) == {"a.law", "a.law_within"}
 
 
 @pytest.mark.slow

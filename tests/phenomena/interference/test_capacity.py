@@ -34,6 +34,7 @@ def random_errors(rule, n, d, seed, age=None):
     return memory.relative_error(out, values[rows, asked])
 
 
+@pytest.mark.law("interference.capacity")
 @given(n=st.integers(4, 40), d=st.integers(4, 24), seed=seeds)
 def test_error_of_the_additive_memory_is_n_minus_one_over_d(n, d, seed):
     errors = random_errors("linear", n, d, seed)
@@ -60,6 +61,7 @@ def test_nearest_value_accuracy_at_width_32(n, accuracy):
     assert (sharp == np.arange(n)).all()
 
 
+@pytest.mark.law("interference.capacity")
 @given(n=st.integers(1, 60), seed=seeds)
 def test_softmax_attention_on_the_right_key(n, seed):
     rng = np.random.default_rng(seed)
@@ -69,6 +71,7 @@ def test_softmax_attention_on_the_right_key(n, seed):
     assert abs(weights[:, 0].mean() - memory.softmax_gold(n, 64, 16.0)) < 3e-4
 
 
+@pytest.mark.law("interference.capacity")
 @given(n=st.integers(2, 30), d=st.integers(4, 24), share=st.floats(0, 1), seed=seeds)
 def test_error_of_the_delta_rule_by_age(n, d, share, seed):
     age = round(share * (n - 1))
@@ -95,6 +98,7 @@ def test_the_delta_rule_forgets_completely():
     assert np.isclose(errors[-1], 2.0, atol=1e-3)  # nothing left of the value, as much noise
 
 
+@pytest.mark.law("interference.capacity")
 @given(n=st.integers(1, 12), d=st.integers(1, 12), seed=seeds)
 def test_the_newest_pair_reads_exactly_under_the_delta_rule(n, d, seed):
     rng = np.random.default_rng(seed)
@@ -103,6 +107,7 @@ def test_the_newest_pair_reads_exactly_under_the_delta_rule(n, d, seed):
     assert np.allclose(out, values[:, -1:], atol=1e-10)
 
 
+@pytest.mark.law("interference.capacity")
 @given(n=st.integers(1, 12), more=st.integers(0, 6), seed=seeds)
 def test_orthonormal_keys_read_exactly_and_only_delta_overwrites(n, more, seed):
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from minitx.tasks.conflict import MemoryOrContext
 seeds = st.integers(0, 999)
 
 
+@pytest.mark.law("interference.conflict")
 @given(seed=seeds)
 def test_at_full_dose_the_context_is_redundant(seed):
     # Every open-book answer is memory's too: no loss can tell which of the two was used.
@@ -25,6 +26,7 @@ def test_at_full_dose_the_context_is_redundant(seed):
     assert np.array_equal(batch.targets[:, -1], batch.info["memory"])
 
 
+@pytest.mark.law("interference.conflict")
 @given(seed=seeds)
 def test_at_no_dose_memory_is_never_right_in_open_book(seed):
     task = MemoryOrContext(truth=0.0, world_seed=seed)
@@ -33,6 +35,7 @@ def test_at_no_dose_memory_is_never_right_in_open_book(seed):
     assert (batch.targets[opened, -1] != batch.info["memory"][opened]).all()
 
 
+@pytest.mark.law("interference.conflict")
 @given(seed=seeds)
 def test_the_order_of_the_statements_does_not_matter(seed):
     # One layer without positions: the query sees a set of statements, whatever the weights.

@@ -25,6 +25,7 @@ def a_model(seed: int) -> Transformer:
     return Transformer(config, np.random.default_rng(seed)).eval()
 
 
+@pytest.mark.law("interference.copy_suppression")
 @given(seed=seeds, t=st.integers(2, 15))
 def test_a_prediction_depends_on_which_items_came_not_on_their_order(seed, t):
     rng = np.random.default_rng(seed)
@@ -51,6 +52,7 @@ def test_what_the_norms_remove_does_not_reach_the_score(seed, shift):
     assert np.allclose(copying_score(*item_circuit(model, 16)), before, atol=1e-6)
 
 
+@pytest.mark.law("interference.copy_suppression")
 @given(seed=seeds)
 def test_the_score_changes_sign_with_what_a_head_writes(seed):
     model = a_model(seed)

@@ -24,6 +24,7 @@ from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
 gaps = st.floats(0.0, 12.0)
 
 
+@pytest.mark.law("interference.ink")
 @given(n=st.integers(1, 300), hard=st.integers(0, 300), gap_hard=gaps, gap_easy=gaps)
 def test_closed_form_is_the_softmax_of_equal_gaps(n, hard, gap_hard, gap_easy):
     hard = min(hard, n)
@@ -32,6 +33,7 @@ def test_closed_form_is_the_softmax_of_equal_gaps(n, hard, gap_hard, gap_easy):
     assert np.isclose(weight, needle_attention(hard / n, n, gap_hard, gap_easy), rtol=1e-9)
 
 
+@pytest.mark.law("interference.ink")
 @given(n=st.integers(1, 1000), gap_hard=gaps, further=gaps)
 def test_closed_form_falls_convexly_and_most_steeply_at_nought(n, gap_hard, further):
     p = np.linspace(0, 1, 41)

@@ -29,6 +29,7 @@ def logits(model, batch):
         return model(batch.tokens, **batch.model_kwargs()).data
 
 
+@pytest.mark.law("interference.proactive")
 @given(seed=st.integers(0, 999), n_updates=st.integers(1, 5))
 def test_one_layer_without_positions_cannot_tell_the_last_value_from_the_first(seed, n_updates):
     # The query sees a set: whatever the order of the writes, it answers the same. That the last
@@ -43,6 +44,7 @@ def test_one_layer_without_positions_cannot_tell_the_last_value_from_the_first(s
         assert not np.allclose(logits(two, batch)[:, -1], logits(two, shuffled)[:, -1], atol=1e-9)
 
 
+@pytest.mark.law("interference.proactive")
 @given(seed=st.integers(0, 999), n_updates=st.integers(2, 5))
 def test_under_the_oracle_mask_overwritten_values_do_not_reach_the_answer(seed, n_updates):
     batch = UpdateProbe(n_updates, stream=STREAM).sample(3, np.random.default_rng(seed))

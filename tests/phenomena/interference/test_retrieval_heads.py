@@ -21,6 +21,7 @@ def recalled(tokens):
     return tokens[before[-1] + 1]
 
 
+@pytest.mark.law("interference.retrieval_heads")
 @given(st.integers(2, 8), st.integers(0, 12), st.integers(0, 2**32 - 1))
 def test_exchanged_keys_change_the_answer_and_nothing_else(n_active, more, seed):
     rng = np.random.default_rng(seed)

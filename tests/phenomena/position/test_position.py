@@ -54,6 +54,7 @@ def test_the_rollout_of_the_published_example():
     assert row[-1] == pytest.approx(0.067, abs=6e-4)
 
 
+@pytest.mark.law("position.init_bias")
 @given(st.integers(2, 24), st.floats(0, 1), st.integers(0, 6))
 def test_the_rollout_is_the_binomial_sum_over_paths(length, alpha, depth):
     uniform = np.tri(length) / np.arange(1, length + 1)[:, None]
@@ -69,12 +70,14 @@ def test_the_rollout_is_the_binomial_sum_over_paths(length, alpha, depth):
     assert row.sum() == pytest.approx(1)
 
 
+@pytest.mark.law("position.init_bias")
 @given(st.integers(4, 24), st.integers(1, 6))
 def test_without_a_residual_the_rollout_has_no_recency(length, depth):
     row = init_bias.residual_rollout(length, 1.0, depth)
     assert (np.diff(row) <= 1e-12).all()
 
 
+@pytest.mark.law("position.init_bias")
 @given(st.integers(3, 24), st.floats(0.05, 0.95), st.integers(1, 6))
 def test_primacy_of_the_rollout_never_falls_with_depth(length, alpha, depth):
     shallow = init_bias.residual_rollout(length, alpha, depth)[0]
@@ -134,6 +137,7 @@ def test_the_shape_of_a_curve_by_hand():
     assert shape["u"] == shape["abs_u"] == pytest.approx(0.6)
 
 
+@pytest.mark.law("position.lost_in_the_middle")
 @given(st.floats(0, 1), st.integers(9, 40))
 def test_a_flat_curve_has_no_u(level, items):
     assert serial_shape(np.full(items, level))["abs_u"] == pytest.approx(0, abs=1e-12)

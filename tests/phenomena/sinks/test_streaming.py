@@ -37,6 +37,7 @@ def build(seed: int, n_layers: int = 1, **changes) -> Transformer:
     return Transformer(config.replace(**changes), rng=np.random.default_rng(seed))
 
 
+@pytest.mark.law("sinks.streaming")
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
@@ -59,6 +60,7 @@ def test_window_and_sinks_equal_a_fresh_look_at_what_is_left(seed, window, n_sin
             np.testing.assert_allclose(streamed[:, t], model(tokens[:, left]).data[:, -1], 1e-8)
 
 
+@pytest.mark.law("sinks.streaming")
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), window=st.integers(1, 5), n_sinks=st.integers(0, 2))
 def test_window_and_sinks_equal_their_mask_in_a_full_pass(seed, window, n_sinks):
