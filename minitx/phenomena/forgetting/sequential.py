@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitx.autograd import no_grad
 from minitx.continual import EWC, Freeze, Replay, Strategy, metrics
 from minitx.errors import choose
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.nn import Transformer, TransformerConfig
-from minitx.tasks.base import IGNORE, Batch, join
+from minitx.phenomena import figures
+from minitx.phenomena.recipe import Recipe, fit_model, streams, untrained
+from minitx.tasks.base import join
 from minitx.tasks.facts import Facts
-from minitx.training import fit
+from minitx.training import accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Recipe):
     """Four tables of facts, one after another, and how to keep the earlier ones."""
 
     strategy: str = "naive"
@@ -34,9 +35,12 @@ class Settings:
     labels: int = 16
     d_model: int = 32
     n_heads: int = 2
-    n_layers: int = 1
-    steps: int = 150  # full-batch steps a task
+    positions: str = "learned"
+    mlp: str = "gelu"
+    bias: bool = True
+    steps: int = 150  # a table, each on the full batch
     lr: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def series(self, seed: int) -> list[Facts]:
         """The tables; no two share a question, all share the labels and the output head."""
@@ -44,20 +48,6 @@ class Settings:
             Facts(index=i, n_tasks=self.tasks, n_facts=self.facts, n_labels=self.labels, seed=seed)
             for i in range(self.tasks)
         ]
-
-    def model(self, task: Facts, rng: np.random.Generator) -> Transformer:
-        """Pre-LayerNorm, learned positions, GELU MLP."""
-        return Transformer(
-            TransformerConfig(
-                vocab_size=task.vocab_size,
-                out_size=task.out_size,
-                max_len=task.max_len,
-                d_model=self.d_model,
-                n_heads=self.n_heads,
-                n_layers=self.n_layers,
-            ),
-            rng=rng,
-        )
 
 
 STRATEGIES = {
@@ -69,43 +59,29 @@ STRATEGIES = {
 }
 
 
-def accuracy(model: Transformer, batch: Batch) -> float:
-    """Share of targets that the model's first choice hits, 0 to 1."""
-    with no_grad():
-        logits = model(batch.tokens, **batch.model_kwargs()).numpy()
-    asked = batch.targets != IGNORE
-    return float((logits.argmax(-1) == batch.targets)[asked].mean())
-
-
-def accuracy_matrix(settings: Settings, seed: int, strategy: str) -> np.ndarray:
+@lru_cache(maxsize=4)  # the arms of a seed share the joint training
+def accuracy_matrix(settings: Settings, seed: int) -> np.ndarray:
     """Train through the series; ``A[i, j]``: accuracy on table j after training on table i.
 
-    "joint" trains on all tables at every stage: what could be known if nothing had to be kept.
+    The strategy "joint" trains on all tables at every stage: what could be known if nothing had to
+    be kept.
 
     Returns
     -------
     float64 [tasks, tasks]
     """
-    init_rng, train_rng, keep_rng = np.random.default_rng(seed).spawn(3)
+    _, training, keeping = streams(seed)
     series = settings.series(seed)
-    model = settings.model(series[0], init_rng)
-    keep = choose(STRATEGIES, strategy, "strategy")(settings)
-    everything = [task.everything() for task in series]
-    rows = []
-    for batch in everything:
-        shown = join(everything) if strategy == "joint" else batch
-        fit(
-            model,
-            lambda batch_size, rng, shown=shown: shown,
-            steps=settings.steps,
-            lr=settings.lr,
-            rng=train_rng,
-            optimizer="adam",
-            callbacks=[keep],
-        )
-        keep.end_task(model, batch, keep_rng)
-        rows.append([accuracy(model, each) for each in everything])
-    return np.array(rows)
+    model = untrained(series[0], settings, seed)
+    keep = choose(STRATEGIES, settings.strategy, "strategy")(settings)
+    tables = [task.everything() for task in series]
+    matrix = []
+    for table in tables:
+        shown = join(tables) if settings.strategy == "joint" else table
+        fit_model(model, lambda size, rng, shown=shown: shown, settings, training, callbacks=[keep])
+        keep.end_task(model, table, keeping)
+        matrix.append([accuracy(model, each) for each in tables])
+    return np.array(matrix)
 
 
 @register
@@ -126,7 +102,7 @@ class Sequential(Experiment):
         "McCloskey & Cohen (1989); Kirkpatrick et al. (2017), EWC; Chaudhry et al. (2018), Riemannian "
         "Walk; van de Ven (2025), on computing the Fisher"
     )
-    seconds = 40.0
+    seconds = 20.0
     Settings = Settings
     quick = {"steps": 80}
 
@@ -182,60 +158,39 @@ class Sequential(Experiment):
         return Settings().series(0)[0].describe(rng)
 
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
-        """Train through the series, and once jointly for what could have been known."""
-        matrix = accuracy_matrix(settings, seed, settings.strategy)
-        joint = matrix if settings.strategy == "joint" else accuracy_matrix(settings, seed, "joint")
+        """Train through the series, and jointly for what could have been known."""
+        matrix = accuracy_matrix(settings, seed)
+        # What only a strategy uses goes back to its default, so that all arms share one reference.
+        joint = replace(settings, strategy="joint", ewc=Settings.ewc, replay=Settings.replay)
         return {
             "matrix": matrix,
             "average_accuracy": metrics.average_accuracy(matrix),
             "learning_accuracy": metrics.learning_accuracy(matrix),
             "forgetting": metrics.forgetting(matrix),
-            "intransigence": metrics.intransigence(matrix, joint[-1]),
+            "intransigence": metrics.intransigence(matrix, accuracy_matrix(joint, seed)[-1]),
         }
 
     def draw(self, results: Results) -> Figure:
         """Accuracy matrices of each strategy; below, what is kept against what is learnt."""
-        from minitx.phenomena._common import roles
-        from minitx.plots import figure, label, seed_dots, suptitle, threshold_line
-        from minitx.plots.style import FONT
+        from minitx.plots import figure, label, matrix, suptitle
 
-        arms = [name for name in results.arms if len(results[name])]
-        fig, axes = figure(ncols=len(arms), nrows=2, size=(13, 6.4), height_ratios=[1, 1.25])
-        for ax, name in zip(axes[0], arms, strict=True):
-            matrix = results.values(name, "matrix").mean(axis=0)
-            ax.imshow(matrix, vmin=0, vmax=1, cmap="viridis")
-            for i, j in np.ndindex(matrix.shape):
-                shade = "black" if matrix[i, j] > 0.6 else "white"
-                ax.text(j, i, f"{matrix[i, j]:.2f}".lstrip("0"), ha="center", va="center",
-                        color=shade, fontsize=FONT["tick"])  # fmt: skip
-            numbers = range(1, len(matrix) + 1)
-            ax.set_xticks(range(len(matrix)), numbers)
-            ax.set_yticks(range(len(matrix)), numbers)
-            label(ax, name, x="tested on table")
-        label(axes[0, 0], y="after table")
-        grid = axes[1, 0].get_gridspec()
-        for ax in axes[1]:
-            ax.remove()
-        thirds = [
-            fig.add_subplot(grid[1, 2 * i : 2 * i + 2] if len(arms) == 6 else grid[1, i])
-            for i in range(min(3, len(arms)))
-        ]
+        matrices = figures.by_arm(results, "matrix")
+        above, below = "abcdefghi"[: len(matrices)], "xyz"
+        fig, axes = figure(size=(13, 6.6), rows=[above, below], heights=[1, 1.2])
+        for letter, (name, values) in zip(above, matrices.items(), strict=True):
+            numbers = [str(i + 1) for i in range(values.shape[-1])]
+            matrix(axes[letter], values.mean(axis=0), rows=numbers, columns=numbers)
+            label(
+                axes[letter], name, x="tested on table", y="after table" if letter == "a" else None
+            )
         shown = {
             "average_accuracy": "What is known at the end",
             "forgetting": "What was lost",
             "intransigence": "What was not learnt",
         }
-        for at, (ax, (measure, title)) in enumerate(zip(thirds, shown.items(), strict=False)):
-            values = {name: results.values(name, measure) for name in arms}
-            seed_dots(ax, values, roles=roles(results))
-            for each in results.claims:
-                if each.claim.measure == measure and each.claim.minus is None:
-                    row = arms.index(each.claim.arm)
-                    threshold_line(ax, each.claim.threshold, each.claim.direction, axis="x",
-                                   span=(row - 0.42, row + 0.42))  # fmt: skip
-            label(ax, title, x=measure.replace("_", " "))
-            ax.set_xlim(-0.1, 1.05)
-            ax.spines[["top", "right"]].set_visible(False)
-            if at:
-                ax.set_yticklabels([])
+        for letter, (measure, title) in zip(below, shown.items(), strict=True):
+            figures.rows(axes[letter], results, measure, title=title,
+                         x=measure.replace("_", " "), limits=(-0.1, 1.05))  # fmt: skip
+        for letter in below[1:]:
+            axes[letter].set_yticklabels([])
         return suptitle(fig, "Four tasks in a row: accuracy on each table after each table")

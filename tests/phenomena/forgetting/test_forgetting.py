@@ -28,12 +28,13 @@ def test_every_arm_measures_what_its_claims_need(experiment):
 
 
 def test_joint_training_has_no_intransigence_by_definition():
-    settings = dataclasses.replace(
-        sequential.Settings(strategy="joint"), steps=3, facts=4, labels=3, d_model=8
-    )
-    matrix = sequential.accuracy_matrix(settings, 0, "joint")
-    got = sequential.Sequential().measure(settings, 0)
-    assert np.array_equal(got["matrix"], matrix)
+    settings = sequential.Settings(steps=3, facts=4, labels=3, d_model=8)
+    joint = dataclasses.replace(settings, strategy="joint")
+    got = sequential.Sequential().measure(joint, 0)
+    kept = sequential.Sequential().measure(dataclasses.replace(settings, ewc=7.0), 0)
+    final = got["matrix"][-1]
+    assert got["intransigence"] == (final - np.diag(got["matrix"])).mean()
+    assert kept["intransigence"] == (final - np.diag(kept["matrix"])).mean()
 
 
 def test_arms_with_one_seed_see_the_same_tables():
