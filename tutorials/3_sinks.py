@@ -251,8 +251,8 @@ for claim in experiment.claims[:9]:
     print(f"{kind}  {claim.measure} {sign} {claim.threshold:<5} in {claim.arm:13} {claim.text}")
 
 # %% [markdown]
-# Each arm is trained with five seeds; a claim is *supported* only if its whole 95 % interval lies on
-# the right side of the threshold. The whole experiment takes about two minutes:
+# Each arm is trained with ten seeds; a claim is *supported* only if its whole 95 % interval lies on
+# the right side of the threshold. The whole experiment takes about five minutes:
 #
 # ```
 # minitx show sinks.emergence

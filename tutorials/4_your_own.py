@@ -308,7 +308,7 @@ class ReversalCurse(Experiment):
 #
 # ```
 # minitx show my_experiment.py
-# minitx run my_experiment.py
+# minitx run my_experiment.py --seeds 5
 # ```
 #
 # Two arms, five seeds each. The table has a row for each claim: the mean over seeds, its 95 % interval, the
@@ -318,7 +318,7 @@ class ReversalCurse(Experiment):
 # **Question.** Which of the four would surprise you if it failed, and what would you check first?
 
 # %%
-command = [sys.executable, "-m", "minitx", "run", "my_experiment.py", "--fresh"]
+command = [sys.executable, "-m", "minitx", "run", "my_experiment.py", "--seeds", "5", "--fresh"]
 print(subprocess.run(command, capture_output=True, text=True, encoding="utf-8").stdout)
 
 # %% [markdown]
@@ -327,7 +327,7 @@ print(subprocess.run(command, capture_output=True, text=True, encoding="utf-8").
 
 # %%
 (experiment,) = experiments_in(Path("my_experiment.py"))
-outcome = lab.run(experiment, out="runs")
+outcome = lab.run(experiment, seeds=5, out="runs")
 experiment.draw(outcome.results)
 
 # %% [markdown]

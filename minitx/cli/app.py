@@ -106,12 +106,20 @@ def run(
     seeds: Annotated[
         int | None,
         typer.Option(
-            parser=_whole, metavar="N", help="How many seeds [default: 5, with --quick 3]."
+            parser=_whole,
+            metavar="N",
+            help="How many seeds [default: 10; with --quick 3, with --design 20].",
         ),
     ] = None,
     seed_start: Annotated[
-        int, typer.Option(parser=_whole, metavar="K", help="The first seed.")
-    ] = 0,
+        int | None, typer.Option(parser=_whole, metavar="K", help="The first seed [default: 0].")
+    ] = None,
+    design: Annotated[
+        bool,
+        typer.Option(
+            "--design", help="Seeds 100 to 119, to choose settings with; stored in OUT/design/."
+        ),
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -143,6 +151,7 @@ def run(
     # One thread for each process: the runs, not their matrices, share out the cores.
     os.environ["MINITX_THREADS"] = "1"
     from minitx.cli.running import run_experiments
+    from minitx.lab import runner
     from minitx.lab.settings import split_assignment
 
     overrides: dict[str, str] = {}
@@ -151,9 +160,19 @@ def run(
         if key in overrides:
             raise MinitxError(f"--set {key} is given twice.")
         overrides[key] = value
+    wanted: int | tuple[int, ...]
+    if design:
+        if seed_start is not None:
+            raise MinitxError("--design has its own seeds: leave out --seed-start.")
+        wanted = runner.design_seeds(runner.QUICK_SEEDS if seeds is None and quick else seeds)
+        out = out / runner.DESIGN_FOLDER
+    elif seeds is None:
+        wanted = runner.QUICK_SEEDS if quick else runner.DEFAULT_SEEDS
+    else:
+        wanted = seeds
     options = {
-        "seeds": seeds if seeds is not None else (3 if quick else 5),
-        "seed_start": seed_start,
+        "seeds": wanted,
+        "seed_start": seed_start or 0,
         "jobs": jobs,
         "quick": quick,
         "overrides": overrides,

@@ -24,8 +24,8 @@ class Estimate:
         total = len(plan.arms) * len(plan.seeds)
         self.left = total - len(plan.stored)
         self.jobs = min(plan.jobs or self.left, max(self.left, 1))
-        # Before the first run has ended, go by what the experiment says of 5 seeds on 2 cores.
-        self.each = experiment.seconds * 2 / (5 * len(plan.arms))
+        # Before the first run has ended, go by what the experiment says of one seed on 2 cores.
+        self.each = experiment.expected_seconds(1) * 2 / len(plan.arms)
         self.measured: list[float] = []
         self.since = time.monotonic()
 

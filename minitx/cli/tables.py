@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minitx.lab import ClaimResult, Experiment, Outcome
+from minitx.lab.runner import DEFAULT_SEEDS
 
 # Colour never speaks alone: each verdict has its word and its sign.
 STYLES = {
@@ -90,12 +91,14 @@ def listing(out: Console, experiments: list[Experiment]) -> None:
     table.add_column("question", ratio=1)
     table.add_column("time", justify="right", no_wrap=True)
     for index, each in enumerate(experiments):
-        table.add_row(each.name, each.question.strip(), duration(each.seconds))
+        time = duration(each.expected_seconds(DEFAULT_SEEDS))
+        table.add_row(each.name, each.question.strip(), time)
         table.rows[-1].end_section = (
             index + 1 < len(experiments) and experiments[index + 1].family != each.family
         )
     out.print(table)
-    out.print("minitx show NAME tells more; minitx run NAME runs it.", style="dim")
+    words = f"Times are for {DEFAULT_SEEDS} seeds on 2 cores. "
+    out.print(f"{words}minitx show NAME tells more; minitx run NAME runs it.", style="dim")
 
 
 def description(out: Console, experiment: Experiment) -> None:
@@ -135,7 +138,8 @@ def description(out: Console, experiment: Experiment) -> None:
     }
     _pairs(out, "Settings (--set key=value)", knobs)
     _paragraph(out, "Source", experiment.source)
-    _paragraph(out, "Time", f"about {duration(experiment.seconds)} for 5 seeds on 2 cores")
+    time = duration(experiment.expected_seconds(DEFAULT_SEEDS))
+    _paragraph(out, "Time", f"about {time} for {DEFAULT_SEEDS} seeds on 2 cores")
 
 
 def claims_table(out: Console, outcome: Outcome) -> None:

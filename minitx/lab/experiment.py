@@ -49,6 +49,7 @@ from minitx.lab.results import Results
 from minitx.lab.settings import check_keys, parse_overrides, replace
 
 NAME = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
+SECONDS_ARE_FOR = 5  # seeds
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Experiment:
     measured : dict
         Name of each measure -> one sentence with unit or formula.
     seconds : float
-        Expected wall time of the default run (5 seeds, 2 cores).
+        Expected wall time of a run of `SECONDS_ARE_FOR` = 5 seeds on 2 cores.
     Settings : frozen dataclass
         Every knob, with its default.
     arms : dict
@@ -128,6 +129,10 @@ class Experiment:
     def example(self, rng: np.random.Generator) -> str | None:
         """One example of the task in words, the answer marked **like this**; None: no example."""
         return None
+
+    def expected_seconds(self, seeds: int) -> float:
+        """Expected wall time of a run of that many seeds on 2 cores."""
+        return self.seconds * seeds / SECONDS_ARE_FOR
 
     @property
     def family(self) -> str:

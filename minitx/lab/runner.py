@@ -22,7 +22,12 @@ from minitx.lab.settings import fields_of
 from minitx.lab.store import CONFIG, ERRORS, VERDICTS, Store, run_key, settings_dict
 from minitx.lab.workers import Done, Task, check_backend, cores, perform_all
 
-DEFAULT_SEEDS = 5
+DEFAULT_SEEDS = 10
+QUICK_SEEDS = 3
+DESIGN_SEEDS = tuple(range(100, 120))
+"""Seeds to try recipes and thresholds on. The default run (0, 1, 2, ...) judges, and has not seen
+what was tried."""
+DESIGN_FOLDER = "design"  # beside the experiments' own folders: no experiment's name is one word
 
 
 class Reporter:
@@ -241,6 +246,24 @@ def check_seeds(seeds: int | Sequence[int], seed_start: int = 0) -> tuple[int, .
     if not wanted or min(wanted) < 0 or len(set(wanted)) < len(wanted):
         raise MinitxError(f"Seeds are different numbers from 0 up, at least one, got {wanted}.")
     return wanted
+
+
+def design_seeds(count: int | None = None) -> tuple[int, ...]:
+    """The first ``count`` of the design seeds; None: all.
+
+    Raises
+    ------
+    MinitxError
+        If there are not so many.
+    """
+    if count is None:
+        return DESIGN_SEEDS
+    if not 1 <= count <= len(DESIGN_SEEDS):
+        raise MinitxError(
+            f"There are {len(DESIGN_SEEDS)} design seeds ({DESIGN_SEEDS[0]} to "
+            f"{DESIGN_SEEDS[-1]}), got --seeds {count}; ask for 1 to {len(DESIGN_SEEDS)}."
+        )
+    return DESIGN_SEEDS[:count]
 
 
 def check_jobs(jobs: int | None) -> int:

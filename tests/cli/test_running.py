@@ -71,13 +71,27 @@ def test_a_second_time_uses_what_is_stored(cli, one):
 def test_defaults_and_quick(cli, one, tmp_path):
     config = tmp_path / "runs" / "user.one" / "config.json"
     cli("run", one())
-    assert json.loads(config.read_text())["seeds"] == [0, 1, 2, 3, 4]
+    assert json.loads(config.read_text())["seeds"] == list(range(10))
     code, out, _ = cli("run", one(), "--quick")
     assert code == 0
     assert "quick run" in out and "first look" in out
     assert json.loads(config.read_text())["seeds"] == [0, 1, 2]
     cli("run", one(), "--quick", "--seeds", 4, "--seed-start", 7)
     assert json.loads(config.read_text())["seeds"] == [7, 8, 9, 10]
+
+
+def test_design_has_seeds_and_a_folder_of_its_own(cli, one, tmp_path):
+    path = one(body="print('RUN')")
+    cli("run", path, "--seeds", 1)
+    before = (tmp_path / "runs" / "user.one" / "config.json").read_text()
+    config = tmp_path / "runs" / "design" / "user.one" / "config.json"
+    _, out, _ = cli("run", path, "--design")
+    assert out.count("RUN") == 20
+    assert json.loads(config.read_text())["seeds"] == list(range(100, 120))
+    _, out, _ = cli("run", path, "--design", "--seeds", 4)
+    assert out.count("RUN") == 0
+    assert json.loads(config.read_text())["seeds"] == [100, 101, 102, 103]
+    assert (tmp_path / "runs" / "user.one" / "config.json").read_text() == before
 
 
 def test_set_changes_settings_that_arms_do_not_pin(cli, a_registry, tmp_path):
@@ -118,7 +132,7 @@ def test_other_kernels_are_other_results(cli, one, monkeypatch):
 def test_list(cli, a_registry):
     code, out, _ = cli("list")
     assert code == 0
-    assert "madeup.supported" in out and "Does the lab judge rightly?" in out and "1.0 s" in out
+    assert "madeup.supported" in out and "Does the lab judge rightly?" in out and "2.0 s" in out
     code, out, _ = cli("list", "--json")
     rows = json.loads(out)
     assert code == 0

@@ -14,6 +14,8 @@ WRONG = [
     (["run", "madeup.supported", "--seeds", "-2"], "number of seeds is at least 1, got -2"),
     (["run", "madeup.supported", "--seeds", "many"], "'--seeds': expected a whole number, got"),
     (["run", "madeup.supported", "--seed-start", "-1"], "first seed is at least 0, got -1"),
+    (["run", "madeup.supported", "--design", "--seeds", "21"], "There are 20 design seeds .*got --seeds 21"),
+    (["run", "madeup.supported", "--design", "--seed-start", "3"], "leave out --seed-start"),
     (["run", "madeup.supported", "--jobs", "0"], "number of jobs is at least 1, got 0"),
     (["run", "madeup.supported", "--set", "spread"], "--set takes key=value, got 'spread'"),
     (["run", "madeup.supported", "--set", "spread=wide"], "'spread' .* takes a number, got 'wide'"),

@@ -116,7 +116,7 @@ def test_a_run_that_raises_takes_none_with_it(made_up, tmp_path):
         ),
     ):
         out = tmp_path / f"{how}{jobs}"
-        outcome = run(made_up["failing"], out=out, jobs=jobs, overrides={"how": how})
+        outcome = run(made_up["failing"], out=out, seeds=5, jobs=jobs, overrides={"how": how})
         [error] = outcome.errors
         assert error.startswith("madeup.failing, arm 'bad', seed 1: ")
         assert words in error
@@ -216,12 +216,12 @@ def test_quick_is_marked(made_up, tmp_path):
 
 def test_resumed_is_uninterrupted_bit_for_bit(made_up, tmp_path):
     experiment, whole, broken = made_up["supported"], tmp_path / "whole", tmp_path / "broken"
-    uninterrupted = here(experiment, whole)
+    uninterrupted = here(experiment, whole, seeds=5)
     shutil.copytree(whole, broken)
     path = broken / "madeup.supported" / "results.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:4]) + lines[4][:37])
-    runs, resumed = count(experiment, broken)
+    runs, resumed = count(experiment, broken, seeds=5)
     assert runs == 6
     assert measurements(resumed) == measurements(uninterrupted)
     mine, other = (
