@@ -81,6 +81,7 @@ def rows(
     title: str | None = None,
     x: str | None = None,
     names: Mapping[str, str] | None = None,
+    looks: Mapping[str, Any] | None = None,
     limits: tuple[float, float] | None = None,
     reference: float | None = None,
     bars: bool = False,
@@ -97,6 +98,8 @@ def rows(
         Title and label of the panel.
     names : dict arm -> str, optional
         What to print instead of the arm's name.
+    looks : dict arm -> role, series number or Look, optional
+        Default: the arm's role. Give what `curves` was given, where they stand side by side.
     limits : (low, high), optional
         Ends of the measure's axis.
     reference : float, optional
@@ -105,8 +108,8 @@ def rows(
         Upright bars from zero, in place of rows of dots.
     """
     draw = plots.bars if bars else plots.seed_dots
-    draw(ax, by_arm(results, measure, arms), roles=roles(results), names=names,
-         **claimed(results, measure))  # fmt: skip
+    draw(ax, by_arm(results, measure, arms), roles={**roles(results), **(looks or {})},
+         names=names, **claimed(results, measure))  # fmt: skip
     if limits is not None:
         (ax.set_ylim if bars else ax.set_xlim)(*limits)
     if reference is not None:

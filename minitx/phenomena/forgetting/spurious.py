@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitx.autograd import no_grad
 from minitx.continual import Freeze, Strategy
 from minitx.errors import choose
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.nn import Transformer, TransformerConfig
-from minitx.optim import linear_decay
+from minitx.nn import Transformer
+from minitx.phenomena import figures
+from minitx.phenomena.recipe import Recipe, fit_model, train
 from minitx.tasks.biographies import Biographies
-from minitx.training import Every, fit
+from minitx.training import Curve, accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,40 +25,33 @@ if TYPE_CHECKING:
 
 PEOPLE, HALF, KNOWN = 96, 48, 72  # read about; re-taught after the damage; asked about in training
 LATER = 120  # people 96..119 are new: nothing was ever read about them
+EVERY = 5  # steps between two points of a curve
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Recipe):
     """Learn a world, damage it by a second task, then re-teach half of it."""
 
     second: str = "refuse"
     freeze: bool = False  # embeddings and the first block, during the second task
-    n_layers: int = 2
-    n_heads: int = 4
     d_model: int = 48
-    steps: int = 800
+    n_heads: int = 4
+    n_layers: int = 2
+    positions: str = "learned"
+    mlp: str = "gelu"
+    bias: bool = True
+    steps: int = 500
     batch_size: int = 64
     lr: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    schedule: str = "linear_decay"  # of the first training; constant afterwards
+    floor: float = 0.05
     damage_steps: int = 200  # long enough for the second task to be learnt in every arm
     recovery_steps: int = 40
 
     def world(self, seed: int) -> Biographies:
         """Biographies of 96 people, questions about 72 of them."""
         return Biographies(people=(0, KNOWN), read=(0, PEOPLE), n_people=LATER, seed=seed)
-
-    def model(self, task: Biographies, rng: np.random.Generator) -> Transformer:
-        """Pre-LayerNorm, learned positions, GELU MLP."""
-        return Transformer(
-            TransformerConfig(
-                vocab_size=task.vocab_size,
-                out_size=task.out_size,
-                max_len=task.max_len,
-                d_model=self.d_model,
-                n_heads=self.n_heads,
-                n_layers=self.n_layers,
-            ),
-            rng=rng,
-        )
 
 
 # Who is asked, and what counts as the right answer, in the second task.
@@ -70,12 +65,10 @@ SECOND = {
 }
 
 
-def accuracy(model: Transformer, task: Biographies) -> float:
-    """Share of all questions about the task's people that are answered truly, 0 to 1."""
-    batch = task.everything()
-    with no_grad():
-        logits = model(batch.tokens).numpy()[:, 2]
-    return float((logits.argmax(-1) == batch.targets[:, 2]).mean())
+@lru_cache(maxsize=2)
+def learnt(settings: Settings, seed: int) -> tuple[Transformer, np.random.Generator]:
+    """The model that knows its world, and a stream for what follows: copy both before use."""
+    return train(settings.world(seed), settings, seed)
 
 
 @register
@@ -93,9 +86,9 @@ class Spurious(Experiment):
         "the rest."
     )
     source = "Zheng et al. (2025), Spurious Forgetting in Continual Learning of Language Models"
-    seconds = 50.0
+    seconds = 25.0
     Settings = Settings
-    quick = {"steps": 500}
+    quick = {"steps": 350}
 
     arms = {
         "refuse": arm(text="second task: refuse questions about new people"),
@@ -164,83 +157,57 @@ class Spurious(Experiment):
 
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
         """Learn the world; then the second task; then half of the old people again."""
-        init_rng, train_rng, damage_rng, teach_rng = np.random.default_rng(seed).spawn(4)
-        world = settings.world(seed)
-        model = settings.model(world, init_rng)
-        fit(
-            model,
-            world,
-            steps=settings.steps,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
-            rng=train_rng,
-            optimizer="adam",
-            schedule=linear_decay(0.7, 0.05),
-        )
-        unseen = world.about(HALF, PEOPLE)
-        initial, held_out = accuracy(model, unseen), accuracy(model, world.about(KNOWN, PEOPLE))
+        # The arms part only after the first training: all arms of a seed share it.
+        first = replace(settings, second=Settings.second, freeze=Settings.freeze)
+        model, rng = deepcopy(learnt(first, seed))
+        world, then = settings.world(seed), replace(settings, schedule="constant")
+        unseen = world.about(HALF, PEOPLE).everything()
+        initial = accuracy(model, unseen)
+        held_out = accuracy(model, world.about(KNOWN, PEOPLE).everything())
 
-        def track(
-            steps: int, task: Biographies, rng: np.random.Generator, *extra: Any
-        ) -> np.ndarray:
-            points = [accuracy(model, unseen)]
-            watch = Every(5, lambda state: points.append(accuracy(model, unseen)))
-            fit(
-                model,
-                task,
-                steps=steps,
-                batch_size=settings.batch_size,
-                lr=settings.lr,
-                rng=rng,
-                optimizer="adam",
-                callbacks=[watch, *extra],
-            )
-            return np.array(points)
+        def teach(task: Biographies, steps: int, *extra: Strategy) -> np.ndarray:
+            """Accuracy on the unseen half before, every five steps and after: float [points]."""
+            curve = Curve({"unseen": lambda state: accuracy(model, unseen)}, every=EVERY)
+            fit_model(model, task, then, rng, steps=steps, callbacks=[curve, *extra])
+            return curve["unseen"]
 
         second = choose(SECOND, settings.second, "second task")(world)
         bottom = ("embed", "pos_embed", "blocks.0.")
-        guard = Freeze(lambda name: name.startswith(bottom)) if settings.freeze else Strategy()
-        damage = track(settings.damage_steps, second, damage_rng, guard)
-        learnt = accuracy(model, second)
-        half = Biographies(people=(0, HALF), questions=1.0, n_people=LATER, seed=seed)
-        recovery = track(settings.recovery_steps, half, teach_rng)
+        frozen = [Freeze(lambda name: name.startswith(bottom))] if settings.freeze else []
+        damage = teach(second, settings.damage_steps, *frozen)
+        learnt_second = accuracy(model, second.everything())
+        half = replace(world.about(0, HALF), questions=1.0)
+        recovery = teach(half, settings.recovery_steps)
         low, recovered = recovery[0], recovery[-1]
         lost = initial - low
         return {
             "held_out": held_out,
             "initial": initial,
             "damage": damage,
-            "at_10": damage[2] if len(damage) > 2 else float("nan"),
-            "at_50": damage[10] if len(damage) > 10 else float("nan"),
+            "at_10": damage[10 // EVERY] if len(damage) > 10 // EVERY else np.nan,
+            "at_50": damage[50 // EVERY] if len(damage) > 50 // EVERY else np.nan,
             "low": low,
-            "second": learnt,
+            "second": learnt_second,
             "recovery": recovery,
             "recovered": recovered,
-            "spurious_fraction": (recovered - low) / lost if lost > 0 else float("nan"),
+            "spurious_fraction": (recovered - low) / lost if lost > 0 else np.nan,
         }
 
     def draw(self, results: Results) -> Figure:
         """Accuracy on people never re-taught: damage to the left, recovery to the right."""
-        from minitx.phenomena._common import claimed, roles
-        from minitx.plots import figure, label, legend, look, seed_dots, seed_lines, suptitle
+        from minitx.plots import figure, label, legend, suptitle
 
         fig, (damage, recovery, share) = figure(ncols=3, size=(14, 4.6))
-        looks = {"refuse": look("treatment"), "overwrite": look("control")}
-        for name in results.arms:
-            style = looks.get(name, look("comparison"))
-            for ax, measure in ((damage, "damage"), (recovery, "recovery")):
-                curves = results.values(name, measure)
-                if len(curves):
-                    seed_lines(ax, 5 * np.arange(curves.shape[1]), curves, name, style)
+        looks = {"refuse": "treatment", "overwrite": "control", "refuse, frozen": "comparison"}
+        for ax, measure in ((damage, "damage"), (recovery, "recovery")):
+            for name, ys in figures.by_arm(results, measure).items():
+                steps = EVERY * np.arange(ys.shape[-1])
+                figures.curves(ax, results, measure, steps, [name], looks=looks, thin=True)
+            ax.set_ylim(0, 1.03)
         label(damage, "A second task: answers vanish", x="steps of the second task",
               y="accuracy on 48 people never re-taught")  # fmt: skip
         label(recovery, "Re-teach the other 48: they are back", x="steps on the other half")
-        for ax in (damage, recovery):
-            ax.set_ylim(0, 1.03)
-        values = {name: results.values(name, "spurious_fraction") for name in results.arms}
-        kinds = roles(results, comparison=("refuse, frozen",))
-        seed_dots(share, values, roles=kinds, **claimed(results, "spurious_fraction"))
-        label(share, "How much of the loss was none", x="(recovered − low) / (initial − low)")
-        share.set_xlim(0, 1.03)
+        figures.rows(share, results, "spurious_fraction", title="How much of the loss was none",
+                     x="(recovered − low) / (initial − low)", limits=(0, 1.03), looks=looks)  # fmt: skip
         legend(damage, loc="upper right")
         return suptitle(fig, "What is no longer answered need not be lost")

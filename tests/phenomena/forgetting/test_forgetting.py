@@ -53,3 +53,20 @@ def test_the_second_tasks_differ_in_whom_they_ask_and_what_counts_as_right():
     assert refuse.people[0] >= spurious.PEOPLE  # new people only
     assert set(refuse.everything().targets[:, 2]) == {world.refuse}
     assert (overwrite.taught != world.world).all()
+
+
+def test_what_one_arm_does_to_the_shared_model_does_not_reach_the_next():
+    experiment = spurious.Spurious()
+    arms = {
+        name: dataclasses.replace(settings, **TINY[experiment.name])
+        for name, settings in experiment.settings().items()
+    }
+    spurious.learnt.cache_clear()
+    alone = experiment.measure(arms["refuse, frozen"], seed=1)
+    spurious.learnt.cache_clear()
+    for name in ("overwrite", "refuse"):
+        experiment.measure(arms[name], seed=1)
+    assert spurious.learnt.cache_info().misses == 1
+    after = experiment.measure(arms["refuse, frozen"], seed=1)
+    for measure, value in alone.items():
+        assert np.array_equal(after[measure], value, equal_nan=True), measure
