@@ -13,7 +13,7 @@ is as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -252,7 +252,9 @@ def knock_out(
     """Forbid chosen queries to look at chosen keys, as if a mask had hidden them.
 
     The weights are computed without those keys, whatever the kind of attention: a softmax row is
-    renormalised over what is left, and is zero when nothing is. (Geva et al. 2023.)
+    renormalised over what is left, and is zero when nothing is. (Geva et al. 2023.) One difference
+    is left: "selective" attention never hides the first token of a document, one that the *mask*
+    lets see nothing before it; a token whose earlier keys are all knocked out may still be hidden.
 
     Parameters
     ----------
@@ -262,11 +264,12 @@ def knock_out(
         Only in these heads.
     """
     layers = [layers] if isinstance(layers, int | np.integer) else list(layers)
-    pairs = pairs if isinstance(pairs, np.ndarray) and pairs.dtype == bool else list(pairs)
+    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype == bool
+    chosen_pairs: Any = pairs if is_mask else list(cast(Iterable, pairs))
 
     def forbid(value: float) -> Callable[[Tensor, Any], Tensor]:
         def hook(activation: Tensor, point: Any) -> Tensor:
-            chosen = _pairs(pairs, heads, activation.shape, point.name)
+            chosen = _pairs(chosen_pairs, heads, activation.shape, point.name)
             return ops.where(chosen, _fit(value, activation, point.name), activation)
 
         return hook
