@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 OK, NOT_SUPPORTED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -49,7 +50,7 @@ def _run(arguments: list[str]) -> int:
     from minitx.errors import MinitxError
 
     # Typer may carry its own copy of Click, so we ask its exceptions for their base.
-    click_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
         code = app(arguments or ["--help"], prog_name="minitx", standalone_mode=False)
         return code if isinstance(code, int) else OK

@@ -84,8 +84,9 @@ class LineReporter(Reporter):
         left = self.estimate.seconds()
         # At most twenty lines or so, however long it takes.
         if self.estimate.left and now - self.last >= max(EVERY, (now - self.start + left) / 20):
-            self.last, left = now, duration(left)
-            self.out.print(f"{self.name}: {self.finished} of {self.total} runs, about {left} left")
+            self.last = now
+            about = duration(left)
+            self.out.print(f"{self.name}: {self.finished} of {self.total} runs, about {about} left")
 
     def on_end(self, outcome: Outcome) -> None:
         pass

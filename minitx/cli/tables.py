@@ -45,7 +45,7 @@ class _Trimmed:
 def console(stderr: bool = False) -> Console:
     """A console on which square brackets are just brackets."""
     stream: Any = sys.stderr if stderr else sys.stdout
-    file = stream if stream.isatty() else _Trimmed(stream)
+    file: Any = stream if stream.isatty() else _Trimmed(stream)
     return Console(file=file, markup=False, highlight=False, emoji=False)
 
 
@@ -111,7 +111,7 @@ def description(out: Console, experiment: Experiment) -> None:
         _paragraph(out, "Example", "")
         out.print(Padding(_marked(example), (0, 0, 0, 2)))
     _pairs(out, "What is measured", experiment.measured)
-    arms = {}
+    arms: dict[str, str] = {}
     for name, arm in experiment.arms.items():
         pins = ", ".join(f"{key}={value}" for key, value in arm.overrides.items())
         words = [arm.text.strip(), f"({pins})" if pins else "(the settings below)"]
@@ -121,8 +121,8 @@ def description(out: Console, experiment: Experiment) -> None:
     claims.add_column(no_wrap=True)
     claims.add_column(ratio=1)
     for claim in experiment.claims:
-        arms = f"{claim.arm} minus {claim.minus}" if claim.minus else claim.arm
-        exact = f"{claim.measure} ({arms}) {_symbol(claim, out)} {claim.threshold:g}"
+        which = f"{claim.arm} minus {claim.minus}" if claim.minus else claim.arm
+        exact = f"{claim.measure} ({which}) {_symbol(claim, out)} {claim.threshold:g}"
         text = Text(claim.text)
         if exact not in claim.text:
             text.append(f"  [{exact}]", style="dim")

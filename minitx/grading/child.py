@@ -58,7 +58,8 @@ class CappedText(io.TextIOBase):
     """Keeps the first ``limit`` characters printed and drops the rest."""
 
     def __init__(self, limit: int = 2000) -> None:
-        self.limit, self.parts, self.size = limit, [], 0
+        self.limit, self.size = limit, 0
+        self.parts: list[str] = []
 
     def writable(self) -> bool:
         return True
@@ -230,6 +231,7 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     spec = importlib.util.spec_from_file_location("wire", wire_path)
+    assert spec and spec.loader  # it is a file with the ending .py
     wire = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(wire)
     sys.path[:] = library  # NumPy is loaded; nothing else of site-packages may be

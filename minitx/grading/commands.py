@@ -269,7 +269,8 @@ def _has_exercises(folder: Path) -> bool:
 def _students(name: str | None, target: Path | None) -> list[Path]:
     """The students' folders, if what is to be graded is a class."""
     if name is not None and name != "all" and _stem(name) not in exercises():
-        name, target = None, target or Path(name)
+        target = target or Path(name)
+        name = None
     if name not in (None, "all") or target is None or not target.is_dir() or _has_exercises(target):
         return []
     return sorted(path for path in target.iterdir() if path.is_dir() and _has_exercises(path))

@@ -215,13 +215,12 @@ class _Examiner:
             result.hint = part.timeout_hint and f"Likely mistake: {part.timeout_hint}"
         else:
             result.what, result.example, result.printed = self.last
-            result.hint = self._hint(seed)
+            result.hint = self._hint(result.example, seed)
             if result.example.error_type == "NotImplementedError":
                 result.example = None
         return result
 
-    def _hint(self, seed: int) -> str:
-        example = self.last[1]
+    def _hint(self, example: Observation, seed: int) -> str:
         if example.error_type == "fault":
             slow = self.part.timeout_hint if self.ran_out else ""
             return slow and f"Likely mistake: {slow}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import queue
 import secrets
@@ -13,7 +14,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -103,7 +104,8 @@ class Child:
             process.wait()
             for pipe in (process.stdin, process.stdout, process.stderr):
                 with contextlib.suppress(OSError):
-                    pipe.close()
+                    if pipe is not None:
+                        pipe.close()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -138,7 +140,7 @@ class Child:
     def _read_replies(self, process: subprocess.Popen) -> None:
         replies = self._replies
         try:
-            while (reply := wire.receive(process.stdout)) is not None:
+            while (reply := wire.receive(cast(BinaryIO, process.stdout))) is not None:
                 replies.put(reply)
             replies.put(None)
         except (wire.WireError, OSError, ValueError) as error:
@@ -146,9 +148,9 @@ class Child:
 
     def _drain_noise(self, process: subprocess.Popen) -> None:
         """Read what is written past ``sys.stdout`` so that the process never blocks on it."""
-        noise = self._noise
+        noise, stderr = self._noise, cast(io.BufferedReader, process.stderr)
         with contextlib.suppress(OSError, ValueError):
-            while chunk := process.stderr.read1(65536):
+            while chunk := stderr.read1(65536):
                 if len(noise) < 4:
                     noise.append(chunk[:1000])
 
@@ -168,11 +170,11 @@ class Child:
 
     def _exchange(self, action: str, **message: Any) -> dict[str, Any]:
         ticket = secrets.token_hex(8)
+        process = cast(subprocess.Popen, self._process)  # `ask` has started it
         with contextlib.suppress(OSError):  # it may have ended: the reader says how
-            wire.send(self._process.stdin, {"id": ticket, "action": action, **message})
+            wire.send(cast(BinaryIO, process.stdin), {"id": ticket, "action": action, **message})
         reply = self._next(self.limits.call, action)
         if reply is None:
-            process = self._process
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1.0)
             code = process.returncode

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -77,7 +77,10 @@ def activation_patch(
         ``values [len(where)]``.
     """
     clean, corrupted = _same_shape(clean, corrupted)
-    groups = [[entry] if isinstance(entry[0], str) else list(entry) for entry in where]
+    groups: list[list[Site]] = [
+        [cast(Site, entry)] if isinstance(entry[0], str) else list(cast(Sequence[Site], entry))
+        for entry in where
+    ]
     names = {name for group in groups for name, _ in group}
     with quiet(model):
         logits, cache = model.run_with_cache(clean, names_filter=sorted(names), **model_kwargs)
@@ -196,8 +199,9 @@ def path_patch(
         If a receiver does not come after every sender.
     """
     clean, corrupted = _same_shape(clean, corrupted)
-    senders = [senders] if isinstance(senders[0], int | np.integer) else list(senders)
-    reads = _readings(model, senders, receivers)
+    one = isinstance(senders[0], int | np.integer)
+    heads = [cast(Head, senders)] if one else list(cast(Sequence[Head], senders))
+    reads = _readings(model, heads, receivers)
     outputs = [get_act_name("z", layer) for layer in range(model.config.n_layers)]
     mlps = [name for name in model.hook_dict if name.endswith("hook_mlp_out")]
     with quiet(model):
@@ -205,7 +209,7 @@ def path_patch(
         base, cache = model.run_with_cache(corrupted, outputs + mlps, **model_kwargs)
         hooks: Hooks = [(name, put(cache[name])) for name in outputs]
         hooks += [(name, put(cache[name])) for name in mlps] if freeze_mlps else []
-        for layer, head in senders:  # after the freezing hooks on the same point: these win
+        for layer, head in heads:  # after the freezing hooks on the same point: these win
             name = get_act_name("z", layer)
             hooks.append((name, put(clean_cache[name], np.s_[:, :, head])))
         with model.hooks(hooks):

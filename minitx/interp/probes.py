@@ -7,7 +7,9 @@ numbers, logistic probes predict classes. Plain NumPy, float64, no gradients of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -232,7 +234,10 @@ def probe(
     -------
     ProbeResult
     """
-    fits = {"ridge": fit_ridge, "logistic": fit_logistic}
+    fits: dict[str, Callable[..., RidgeProbe | LogisticProbe]] = {
+        "ridge": fit_ridge,
+        "logistic": fit_logistic,
+    }
     fit = choose(fits, kind, "probe")
     options = {} if penalty is None else {"penalty": penalty}
     x, y = _features(x), np.asarray(y)
@@ -352,7 +357,8 @@ def amnesic_projection(
         if removed.shape[1] >= x.shape[1]:
             break
         left = remove_subspace(x, removed, mean) if removed.shape[1] else x
-        options = {} if penalty is None else {"penalty": penalty}
+        options: dict[str, Any] = {} if penalty is None else {"penalty": penalty}
+        fitted: RidgeProbe | LogisticProbe
         if kind == "ridge":
             fitted, chance = fit_ridge(left, y, **options), 0.0
         else:

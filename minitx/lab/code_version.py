@@ -78,7 +78,7 @@ def _follow(module: Dotted, name: str | None, beside: Path) -> Iterator[Path]:
         if file and not _parsed(file).gathers:
             yield file
         yield inner
-    elif file and _parsed(file).gathers.get(name, (module, name)) != (module, name):
+    elif file and name and _parsed(file).gathers.get(name, (module, name)) != (module, name):
         yield from _follow(*_parsed(file).gathers[name], beside)
     elif file:
         yield file

@@ -237,9 +237,10 @@ def validate(experiment: Experiment | type[Experiment]) -> None:
     )
     require(cls.question.strip(), "say in one line what its question is.")
     require("\n" not in cls.question.strip(), "the question is one line.")
-    is_settings = isinstance(cls.Settings, type) and dataclasses.is_dataclass(cls.Settings)
+    settings: Any = cls.Settings
+    is_settings = isinstance(settings, type) and dataclasses.is_dataclass(settings)
     require(
-        is_settings and cls.Settings.__dataclass_params__.frozen,
+        is_settings and settings.__dataclass_params__.frozen,
         "Settings is a frozen dataclass whose fields all have defaults.",
     )
     try:

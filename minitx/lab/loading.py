@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from minitx.errors import MinitxError
 from minitx.lab.experiment import Experiment, collecting
@@ -51,9 +52,10 @@ def resolve(reference: Reference) -> Experiment:
     if reference.pickled:
         import pickle
 
-        return pickle.loads(reference.pickled)()
+        make: Any = pickle.loads(reference.pickled)
+        return make()
     if reference.module:
-        found = importlib.import_module(reference.module)
+        found: Any = importlib.import_module(reference.module)
     else:
         found = load_module(Path(reference.file))
     for part in reference.qualname.split("."):

@@ -199,10 +199,11 @@ def _try_lock(file: Any) -> bool:
     except ImportError:  # Windows
         import msvcrt
 
+        windows: Any = msvcrt  # whose names mypy knows on Windows alone
         try:
             # A far byte: a locked region cannot be read, and the process id must be.
             file.seek(1 << 20)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            windows.locking(file.fileno(), windows.LK_NBLCK, 1)
         except OSError:
             return False
         return True

@@ -221,7 +221,11 @@ def patching_panel(
         for (i, j), value in np.ndenumerate(values):
             if np.isfinite(value):
                 color = "white" if abs(value) > 0.6 * reach else "black"
-                style = {"ha": "center", "va": "center", "fontsize": FONT["tick"] - 1}
+                style: dict[str, Any] = {
+                    "ha": "center",
+                    "va": "center",
+                    "fontsize": FONT["tick"] - 1,
+                }
                 ax.text(j, i, f"{value + 0.0:.2f}", color=color, **style)
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05, pad=0.02)
     bar.set_label(what, fontsize=FONT["tick"])
@@ -273,7 +277,7 @@ def lens_table(
     right = np.zeros((L, T), bool) if targets is None else best == np.asarray(targets)[None, :]
     for i, j in np.ndindex(L, T):
         color = "white" if probability[i, j] > 0.6 else "black"
-        style = {"ha": "center", "va": "center", "fontsize": FONT["tick"]}
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": FONT["tick"]}
         if T <= 40:
             ax.text(j, i, words[i][j], color=color, **style)
         if right[i, j]:

@@ -94,7 +94,7 @@ def matrix(
     image = ax.imshow(values, cmap="Blues", vmin=vmin, vmax=vmax, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value):
-            dark = image.norm(value) > 0.6
+            dark = float(np.asarray(image.norm(value))) > 0.6
             ax.text(
                 j,
                 i,

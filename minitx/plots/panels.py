@@ -6,11 +6,12 @@ Every panel draws into an Axes and returns it. None of them knows what a model o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from minitx.errors import MinitxError, ShapeError
 from minitx.plots.style import FONT, Look, look
@@ -53,7 +54,8 @@ def interval(values: np.ndarray, draws: int = 4000) -> tuple[np.ndarray, np.ndar
     values = np.asarray(values, dtype=float)
     columns = values.reshape(len(values), -1).T
     out = np.array([_interval(column[np.isfinite(column)], draws) for column in columns])
-    return tuple(part.reshape(values.shape[1:]) for part in out.reshape(-1, 3).T)
+    mean, low, high = (part.reshape(values.shape[1:]) for part in out.reshape(-1, 3).T)
+    return mean, low, high
 
 
 def _interval(seeds: np.ndarray, draws: int) -> tuple[float, float, float]:
@@ -101,7 +103,7 @@ def threshold_line(
     if direction not in ("at_least", "at_most"):
         raise MinitxError(f"A claim is 'at_least' or 'at_most' its threshold; got {direction!r}.")
     upright = axis == "x"
-    style = {"color": "black", "linestyle": ":", "lw": 1.6, "zorder": 4}
+    style: dict[str, Any] = {"color": "black", "linestyle": ":", "lw": 1.6, "zorder": 4}
     if span is None:
         (ax.axvline if upright else ax.axhline)(value, **style)
         transform = ax.get_xaxis_transform() if upright else ax.get_yaxis_transform()
@@ -141,7 +143,7 @@ def threshold_line(
 
 def seed_dots(
     ax: Axes,
-    values: Mapping[str, Sequence[float]],
+    values: Mapping[str, ArrayLike],
     *,
     roles: Mapping[str, Role] | None = None,
     threshold: Thresholds = None,
@@ -217,7 +219,7 @@ def _whisker(
 
 def seed_lines(
     ax: Axes,
-    x: Sequence[float],
+    x: ArrayLike,
     ys: np.ndarray,
     label: str | None = None,
     role: Role = "treatment",
@@ -244,7 +246,7 @@ def seed_lines(
     ShapeError
         If `ys` is not [seeds, len(x)].
     """
-    ys = np.atleast_2d(np.asarray(ys, dtype=float))
+    x, ys = np.asarray(x), np.atleast_2d(np.asarray(ys, dtype=float))
     if ys.ndim != 2 or ys.shape[1] != len(x):
         raise ShapeError(
             f"Expected lines [seeds, {len(x)}] for {len(x)} points of x; got {list(ys.shape)}."
@@ -272,7 +274,7 @@ def seed_lines(
 
 def bars(
     ax: Axes,
-    values: Mapping[str, Sequence[float]],
+    values: Mapping[str, ArrayLike],
     *,
     roles: Mapping[str, Role] | None = None,
     threshold: Thresholds = None,

@@ -8,12 +8,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from minitx.errors import choose
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
@@ -93,7 +92,7 @@ def figure(
     rows: Sequence[str] | None = None,
     heights: Sequence[float] | None = None,
     **subplots: Any,
-) -> tuple[Figure, Axes | np.ndarray | dict[str, Axes]]:
+) -> tuple[Figure, Any]:
     """A new figure in house style, and its axes.
 
     Parameters
@@ -126,11 +125,11 @@ def figure(
     fig = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
     if rows is not None:
         parts = fig.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
-        axes = {}
+        axes: Any = {}
         for part, row in zip(parts, rows, strict=True):
             axes |= part.subplot_mosaic([list(row)], **subplots)
     elif mosaic is not None:
-        axes = fig.subplot_mosaic(mosaic, **subplots)
+        axes = fig.subplot_mosaic(cast(Any, mosaic), **subplots)
     else:
         axes = fig.subplots(nrows, ncols, **subplots)
     for ax in _flat(axes):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -119,8 +119,13 @@ class Task(abc.ABC):
     ``out_size`` (a property) where the model's output is not over the vocabulary.
     """
 
-    vocab_size: int
-    max_len: int
+    if TYPE_CHECKING:  # to be read only, so that a field and a property both will do
+
+        @property
+        def vocab_size(self) -> int: ...
+
+        @property
+        def max_len(self) -> int: ...
 
     @property
     def out_size(self) -> int:

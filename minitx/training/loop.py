@@ -96,11 +96,17 @@ def fit(
     sample = task.sample if hasattr(task, "sample") else task
     optimizer = _make_optimizer(optimizer, model, lr, betas, weight_decay)
     base_lr = optimizer.lr
-    history = History(*(np.full(steps, np.nan) for _ in range(3)))
+    loss_of, lr_of, norm_of = (np.full(steps, np.nan) for _ in range(3))
+    history = History(loss_of, lr_of, norm_of)
     state = State(model, optimizer, 0, steps, callback_rng, history)
     saver = None
     if checkpoint is not None:
-        settings = {"steps": steps, "batch_size": batch_size, "lr": base_lr, "clip": clip}
+        settings: dict[str, Any] = {
+            "steps": steps,
+            "batch_size": batch_size,
+            "lr": base_lr,
+            "clip": clip,
+        }
         settings["optimizer"] = type(optimizer).__name__
         saver = Checkpoint(checkpoint, state, data_rng, callbacks, settings)
         saver.resume()

@@ -10,7 +10,8 @@ class Bar:
     """A context whose value is ``report(step, steps, loss)``."""
 
     def __init__(self, progress: bool | Callable | None, steps: int):
-        self.progress, self.steps, self.rich = progress, steps, None
+        self.progress, self.steps = progress, steps
+        self.rich: Any = None
 
     def __enter__(self) -> Callable[[int, int, float], Any]:
         if callable(self.progress):
@@ -21,7 +22,7 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeRemainingColumn as Remaining
 
-        self.rich = Progress(
+        rich = self.rich = Progress(
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -29,9 +30,9 @@ class Bar:
             Remaining(),
             console=Console(stderr=True),
         )
-        self.rich.start()
-        bar = self.rich.add_task("training", total=self.steps, loss=float("nan"))
-        return lambda step, steps, loss: self.rich.update(bar, completed=step, loss=loss)
+        rich.start()
+        bar = rich.add_task("training", total=self.steps, loss=float("nan"))
+        return lambda step, steps, loss: rich.update(bar, completed=step, loss=loss)
 
     def __exit__(self, *exception: Any) -> None:
         if self.rich is not None:
