@@ -53,7 +53,8 @@ print("dy/dx  =", x.grad, " (this is w)")
 # ```python
 # @primitive
 # def multiply(a, b):
-#     return a * b, lambda g: g * b, lambda g: g * a
+#     """``a * b``"""
+#     return np.multiply(a, b), lambda g: g * b, lambda g: g * a
 # ```
 #
 # ## 2. A chain

@@ -117,13 +117,13 @@ def turn(c, x, at):
 
 def visible(c, T):
     i, j = np.arange(T)[:, None], np.arange(T)[None, :]
-    near = i - j < c.window
+    near = i - j < (c.window or 0)
     return {
         "causal": j <= i,
         "bidirectional": j >= 0 * i,
         "sliding_window": (j <= i) & near,
-        "window_sinks": (j <= i) & (near | (j < c.n_sinks)),
-        "prefix": (j <= i) | ((i < c.prefix_len) & (j < c.prefix_len)),
+        "window_sinks": (j <= i) & (near | (j < (c.n_sinks or 0))),
+        "prefix": (j <= i) | ((i < (c.prefix_len or 0)) & (j < (c.prefix_len or 0))),
     }[c.mask]
 
 

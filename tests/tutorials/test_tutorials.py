@@ -1,6 +1,7 @@
 """The committed notebooks are complete and up to date; run anew, they work and draw something."""
 
 import importlib.util
+import inspect
 import io
 from pathlib import Path
 
@@ -60,6 +61,15 @@ def test_tutorial_says_what_it_teaches_and_asks_before_it_tells(script):
         if line.startswith(("import ", "from "))
     }
     assert imported <= {"minitx", "numpy", "pathlib", "subprocess", "sys", "dataclasses"}
+
+
+def test_tutorial_1_quotes_the_source():
+    from minitx.autograd import ops
+
+    source = inspect.getsource(inspect.unwrap(ops.multiply)).strip()
+    text = (TUTORIALS / "1_autograd.py").read_text(encoding="utf-8")
+    quoted = "\n".join(f"# {line}" for line in ["```python", *source.splitlines(), "```"])
+    assert quoted in text, f"the tutorial should quote:\n{source}"
 
 
 def test_the_experiment_of_tutorial_4_is_the_file_beside_it():
