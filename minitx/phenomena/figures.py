@@ -78,13 +78,8 @@ def rows(
     measure: str,
     arms: Iterable[str] = (),
     *,
-    title: str | None = None,
-    x: str | None = None,
     names: Mapping[str, str] | None = None,
-    looks: Mapping[str, Any] | None = None,
-    limits: tuple[float, float] | None = None,
-    reference: float | None = None,
-    bars: bool = False,
+    **options: Any,
 ) -> Axes:
     """One row for each arm: seeds, mean, interval, and the thresholds of the claims about it.
 
@@ -94,22 +89,63 @@ def rows(
         A measure of one number.
     arms : iterable of str
         Which, in which order; default all.
-    title, x : str, optional
-        Title and label of the panel.
     names : dict arm -> str, optional
         What to print instead of the arm's name.
-    looks : dict arm -> role, series number or Look, optional
-        Default: the arm's role. Give what `curves` was given, where they stand side by side.
+    **options
+        As in `rows_of`.
+    """
+    names = names or {}
+    which = {names.get(arm, arm): (arm, measure) for arm in arms or results.arms}
+    return rows_of(ax, results, which, **options)
+
+
+def rows_of(
+    ax: Axes,
+    results: Results,
+    which: Mapping[str, tuple[str, str]],
+    *,
+    title: str | None = None,
+    x: str | None = None,
+    limits: tuple[float, float] | None = None,
+    reference: float | None = None,
+    looks: Mapping[str, Any] | None = None,
+    bars: bool = False,
+) -> Axes:
+    """One row for each pair of arm and measure, with the thresholds of the claims about it.
+
+    Parameters
+    ----------
+    which : dict label -> (arm, measure)
+        In the order of the rows. Arms without finished runs are left out.
+    title, x : str, optional
+        Title of the panel, and label of the measure's axis.
     limits : (low, high), optional
         Ends of the measure's axis.
     reference : float, optional
         A grey line: chance, or what holds by symmetry.
+    looks : dict label or arm -> role, series number or Look, optional
+        Where they differ from the arms' `roles`.
     bars : bool
         Upright bars from zero, in place of rows of dots.
     """
+    which = {label: pair for label, pair in which.items() if results[pair[0]]}
+    role, looks = roles(results), looks or {}
+    threshold: dict[str, float] = {}
+    direction: dict[str, str] = {}
+    for label, (arm, measure) in which.items():
+        for each in claims_on(results, measure):
+            if each.claim.arm == arm:
+                threshold[label], direction[label] = each.claim.threshold, each.claim.direction
     draw = plots.bars if bars else plots.seed_dots
-    draw(ax, by_arm(results, measure, arms), roles={**roles(results), **(looks or {})},
-         names=names, **claimed(results, measure))  # fmt: skip
+    draw(
+        ax,
+        {label: results.values(*pair) for label, pair in which.items()},
+        roles={
+            label: looks.get(label, looks.get(arm, role[arm])) for label, (arm, _) in which.items()
+        },
+        threshold=threshold,
+        direction=direction,
+    )
     if limits is not None:
         (ax.set_ylim if bars else ax.set_xlim)(*limits)
     if reference is not None:

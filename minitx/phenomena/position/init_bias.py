@@ -10,6 +10,8 @@ import numpy as np
 from minitx.autograd import Tensor
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.nn import Transformer, TransformerConfig
+from minitx.phenomena.figures import by_arm, claim_line, curves
+from minitx.plots import figure, label, legend, seed_lines, suptitle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -196,34 +198,23 @@ class InitBias(Experiment):
 
     def draw(self, results: Results) -> Figure:
         """Influence by position at 12 layers, and both ends against depth."""
-        from minitx.plots import figure, label, legend, seed_lines, suptitle, threshold_line
-
         fig, (curve, first, last) = figure(ncols=3, size=(14, 4.4))
-        for i, name in enumerate(results.arms):
-            values = results.values(name, "curve")
-            if not len(values):
-                continue
-            role = {"no mask": "control", "no residual": "comparison"}.get(name, 2 * i // 3)
-            x = 1 + np.arange(values.shape[-1])
-            seed_lines(curve, x, values[:, -1], name, role, markers=False, thin=False)
-            seed_lines(first, DEPTHS, results.values(name, "first_by_depth"), name, role)
-            seed_lines(last, DEPTHS, results.values(name, "last_by_depth"), name, role)
-        for ax in (curve, first, last):
-            ax.set_yscale("log")
-        curve.set_ylim(1e-2, 1e2)
-        first.set_ylim(0.3, 1e3)
-        last.set_ylim(1e-3, 30)
-        for ax in (first, last):
+        looks = {"no mask": "control", "no residual": "comparison"}
+        for name, runs in by_arm(results, "curve").items():
+            x = 1 + np.arange(runs.shape[-1])
+            look = looks.get(name, 0 if name == "causal" else 2)
+            seed_lines(curve, x, runs[:, -1], name, look, markers=False, thin=False)
+            looks[name] = look
+        curves(first, results, "first_by_depth", DEPTHS, looks=looks, thin=True)
+        curves(last, results, "last_by_depth", DEPTHS, looks=looks, thin=True)
+        for ax, limits in ((curve, (1e-2, 1e2)), (first, (0.3, 1e3)), (last, (1e-3, 30))):
+            ax.set(yscale="log", ylim=limits)
+        for ax, measure in ((first, "first_to_middle"), (last, "last_to_middle")):
             ax.axhline(1, color="0.6", lw=1)
             ax.set_xticks(DEPTHS)
-        threshold_line(first, 1.7)
-        threshold_line(last, 5.0)
-        label(
-            curve,
-            "Influence on the last output, 12 layers",
-            x="input position",
-            y="influence / mean",
-        )
+            claim_line(ax, results, measure, "causal")
+        title = "Influence on the last output, 12 layers"
+        label(curve, title, x="input position", y="influence / mean")
         label(first, "Primacy grows with depth, under a mask", x="layers", y="first / middle")
         label(last, "Recency comes with the residual stream", x="layers", y="last / middle")
         legend(curve, loc="upper center")

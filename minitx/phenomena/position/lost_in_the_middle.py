@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena.position._recipe import Settings, serial_accuracy, serial_shape, train
+from minitx.phenomena.figures import curves, series
+from minitx.phenomena.position._recipe import Settings, serial_accuracy, serial_shape
+from minitx.phenomena.recipe import train
+from minitx.plots import figure, label, legend, suptitle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,40 +167,23 @@ class LostInTheMiddle(Experiment):
 
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
         """Train one model, then ask for every serial position equally often."""
-        model, rng = train(settings, seed)
+        model, rng = train(settings.make_task(settings.asks), settings, seed)
         uniform = settings.make_task("uniform")
         accuracy = serial_accuracy(model, uniform, settings.eval_sequences, rng)
         return {"accuracy": accuracy, **serial_shape(accuracy)}
 
     def draw(self, results: Results) -> Figure:
         """One panel a road: accuracy by serial position, controls dashed."""
-        from minitx.plots import CONTROL, figure, label, legend, look, seed_lines, suptitle
-
         fig, axes = figure(ncols=3, size=(14, 5.6), sharey=True)
         chance = 1 / results.settings["gap"].values
         for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
-            treatments = [name for name in names if name not in results.controls]
-            controls = [name for name in names if name in results.controls]
-            for i, name in enumerate(treatments):
-                self._line(ax, results, name, look(i), seed_lines)
-            for i, name in enumerate(controls):
-                grey = ("0.35", "0.5", "0.65")[i]
-                style = type(CONTROL)(grey, ("s", "d", "x")[i], "--", "", filled=False)
-                self._line(ax, results, name, style, seed_lines)
+            looks = series(results, names)
+            curves(ax, results, "accuracy", arms=names, looks=looks, markers=False)
             ax.axhline(chance, color="0.6", lw=1)
             ax.set_ylim(0, 1.03)
             label(ax, title, x="serial position in the list")
             legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         label(axes[0], y="accuracy (each position asked alike)")
-        axes[0].annotate(
-            "chance", (0, chance), xytext=(2, -10), textcoords="offset points", color="0.4"
-        )
+        below = {"xytext": (2, -10), "textcoords": "offset points", "color": "0.4"}
+        axes[0].annotate("chance", (0, chance), **below)
         return suptitle(fig, "Lost in the middle, by three roads (dashed grey: controls)")
-
-    @staticmethod
-    def _line(ax: Any, results: Results, name: str, style: Any, seed_lines: Any) -> None:
-        curves = results.values(name, "accuracy")
-        if len(curves):
-            seed_lines(
-                ax, 1 + np.arange(curves.shape[1]), curves, name, style, thin=False, markers=False
-            )

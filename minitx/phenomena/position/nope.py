@@ -9,7 +9,10 @@ import numpy as np
 
 from minitx.interp.probes import probe
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena.position._recipe import Settings, train
+from minitx.phenomena.figures import claim_line, curves
+from minitx.phenomena.position._recipe import Settings
+from minitx.phenomena.recipe import train
+from minitx.plots import figure, label, legend, suptitle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +69,7 @@ class NoPE(Experiment):
         "r2_best": "the highest R² of any layer: what a control must keep near 0",
         "r2_shuffled": "highest R² of the same probe fitted to shuffled positions",
         "error": "mean |position − read-off position| after the first block, in list positions",
-        "read": "mean read-off position for each true position, after the first block",
+        "read": "mean read-off position (from 1) for each true position, after the first block",
     }
 
     claims = [
@@ -100,8 +103,9 @@ class NoPE(Experiment):
 
     def measure(self, settings: NopeSettings, seed: int) -> dict[str, Any]:
         """Train (or not), then fit a probe to each layer's stream over the list."""
-        model, rng = train(settings, seed)
-        batch = settings.make_task("uniform").sample(settings.eval_sequences, rng)
+        task = settings.make_task("uniform")
+        model, rng = train(task, settings, seed)
+        batch = task.sample(settings.eval_sequences, rng)
         _, cache = model.run_with_cache(
             batch.tokens, names_filter=lambda name: "resid" in name, **batch.model_kwargs()
         )
@@ -131,36 +135,23 @@ class NoPE(Experiment):
             "r2_best": r2.max(),
             "r2_shuffled": max(each.control for each in probes),
             "error": np.abs(read - np.arange(settings.items)).mean(),
-            "read": read.mean(axis=0),
+            "read": 1 + read.mean(axis=0),
         }
 
     def draw(self, results: Results) -> Figure:
         """R² by layer, and the read-off position against the true one."""
-        from minitx.plots import figure, label, legend, seed_lines, suptitle, threshold_line
-
         fig, (left, right) = figure(ncols=2, size=(10.5, 4.4))
-        looks = {name: i for i, name in enumerate(results.arms)}
-        for name in results.arms:
-            r2 = results.values(name, "r2")
-            if not len(r2):
-                continue
-            role = "control" if name in results.controls else looks[name]
-            seed_lines(left, np.arange(r2.shape[1]), r2, name, role)
-            read = results.values(name, "read")
-            seed_lines(right, 1 + np.arange(read.shape[1]), 1 + read, name, role, markers=False)
-        threshold_line(left, 0.8)
-        n_layers = results.settings["causal"].n_layers
-        left.set_xticks(
-            range(n_layers + 1), ["embedding", *(f"block {i + 1}" for i in range(n_layers))]
-        )
+        settings = results.settings["causal"]
+        layers = range(settings.n_layers + 1)
+        curves(left, results, "r2", layers, thin=True)
+        claim_line(left, results, "r2_layer1", "causal", span=(0.7, 1.3))
+        claim_line(left, results, "r2_layer2", "causal, untrained", span=(1.7, 2.3))
+        left.set_xticks(layers, ["embedding", *(f"block {i + 1}" for i in range(len(layers) - 1))])
         label(left, "Position can be read off the stream", y="R² of a ridge probe (held out)")
-        items = results.settings["causal"].items
-        right.plot([1, items], [1, items], color="0.6", lw=1)
-        label(
-            right,
-            "Where the probe puts each item, after block 1",
-            x="true position in the list",
-            y="mean position read off",
-        )
+        items = 1 + np.arange(settings.items)
+        curves(right, results, "read", thin=True, markers=False)
+        right.plot(items, items, color="0.6", lw=1)
+        title = "Where the probe puts each item, after block 1"
+        label(right, title, x="true position in the list", y="mean position read off")
         legend(right, loc="lower right")
         return suptitle(fig, "No position code, yet the causal mask tells where a token stands")

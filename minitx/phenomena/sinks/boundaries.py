@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from minitx import plots
 from minitx.interp.scores import first_token_share, value_drain
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena._common import mean
-from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+from minitx.phenomena.figures import mean, rows
+from minitx.phenomena.recipe import train
+from minitx.phenomena.sinks._recipe import SinkSettings, sink_head
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ class Boundaries(Experiment):
     """A map: softmax and softmax1 in five settings. Most of it is measured, little is claimed."""
 
     name = "sinks.boundaries"
-    question = "Where does softmax1 stop to cure the sink, and where is there no sink to cure?"
+    question = "Where does softmax1 stop curing the sink, and where is there no sink to cure?"
     mechanism = (
         "Softmax1 makes parking needless: a head may spend nothing. It does not forbid parking. With "
         "positions that are learned and an MLP that can correct what a head adds, a head may look "
@@ -78,7 +79,7 @@ class Boundaries(Experiment):
     claims = [
         at_least("idle_share", 0.6, arm="softmax_recipe", text="Softmax parks on the first token"),
         at_most(
-            "idle_share", 0.05, arm="softmax1_recipe", control=True, text="Softmax1 cures it here"
+            "idle_share", 0.05, arm="softmax1_recipe", control=True, text="Softmax1 removes it here"
         ),
         at_least(
             "idle_share",
@@ -97,10 +98,11 @@ class Boundaries(Experiment):
 
     def measure(self, settings: SinkSettings, seed: int) -> dict[str, Any]:
         """Train one model and look at its head on fresh sequences."""
-        model, task, rng = train(settings, seed)
+        task = settings.task(seed)
+        model, rng = train(task, settings, seed)
         batch = task.sample(settings.eval_sequences, rng)
         trigger, normal = batch.info["trigger"], batch.info["normal"]
-        seen = look(model, batch)
+        seen = sink_head(model, batch)
         return {
             "idle_share": first_token_share(seen.weights, rows=~trigger)[0],
             "drain": value_drain(seen.values)[0],
@@ -112,23 +114,10 @@ class Boundaries(Experiment):
         """The share on the first token in every setting, softmax beside softmax1."""
         fig, axes = plots.figure(ncols=2, size=(11.0, 4.2), sharey=True)
         for ax, attention in zip(axes, ("softmax", "softmax1"), strict=True):
-            arms = {place: f"{attention}_{place}" for place in PLACES}
-            limits = {
-                place: each.claim
-                for each in results.claims
-                for place, name in arms.items()
-                if each.claim.arm == name and each.claim.minus is None
-            }
-            plots.seed_dots(
-                ax,
-                {place: results.values(name, "idle_share") for place, name in arms.items()},
-                roles=dict.fromkeys(PLACES, "treatment" if attention == "softmax" else "control"),
-                names=NAMES,
-                threshold={place: claim.threshold for place, claim in limits.items()},
-                direction={place: claim.direction for place, claim in limits.items()},
-            )
-            ax.set_xlim(-0.03, 1.03)
-            plots.label(ax, attention, "share of attention on the first token")
+            places = {f"{attention}_{place}": words for place, words in NAMES.items()}
+            looks = dict.fromkeys(places, "treatment" if attention == "softmax" else "control")
+            rows(ax, results, "idle_share", places, names=places, looks=looks, title=attention,
+                 limits=(-0.03, 1.03), x="share of attention on the first token")  # fmt: skip
         cured, not_cured = (
             mean(results, f"softmax1_{place}", "idle_share") for place in ("recipe", "learned_mlp")
         )

@@ -13,42 +13,27 @@ import numpy as np
 from minitx import plots
 from minitx.interp.scores import absolute_shares, first_token_share, sink_rate, value_drain
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena._common import by_arm, claimed, mean, roles
-from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+from minitx.phenomena.figures import mean, rows
+from minitx.phenomena.recipe import train
+from minitx.phenomena.sinks._figure import NAMES, draw_norms, example_patterns, mark_trigger_queries
+from minitx.phenomena.sinks._recipe import SinkSettings, sink_head
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from minitx.lab import Results
 
 UNNORMALISED = ("sigmoid", "relu")  # rows that do not sum to one
 SHOWN = 32  # positions of the example sequence in the figure
-PATTERNS = ("softmax", "softmax1", "sigmoid", "head_gate", "no_bos", "no_triggers")
-NAMES = {
-    "weight_decay": "softmax, weight decay",
-    "sgd": "softmax, SGD",
-    "relu": "ReLU",
-    "head_gate": "head gate",
-    "key_bias": "key bias",
-    "sink_logit": "sink logit",
-    "no_bos": "no BOS",
-    "no_triggers": "no triggers",
-}
 
 
 @register
 class Emergence(Experiment):
     """One head on a stream where it has work at some positions and none at all the others.
 
-    Thresholds were fixed before the first run of this code, from an earlier calibration with other
-    code. Arms share the table, the batches and the initial weights of their seed.
-
-    Two things to know about the controls (seeds 0-4). A sigmoid head does not always learn the
-    copies: with other kernels, which round differently, it got half of them right in seed 1, and 1200
-    steps did not mend that; with these it gets them all. And what a head
-    without normalisation leaves on the first token is next to nothing, but so is what it leaves
-    anywhere: as a share of all its weight (`idle_proxy`) the first token may still come out high.
+    Arms share the table, the batches and the first weights of their seed. What a head without
+    normalisation leaves on the first token is next to nothing, but so is what it leaves anywhere:
+    as a share of all its weight (`idle_proxy`) the first token may still come out high.
     """
 
     name = "sinks.emergence"
@@ -100,6 +85,8 @@ class Emergence(Experiment):
         "excess_loss": "loss at normal tokens minus the entropy of their bigram rows, nats a token",
         "layer": "the layer (from 0) of the head that is reported: the one that sinks most",
         "head": "its number in the layer",
+        "example": "the pattern of one sequence, its first 32 positions, float [32, 32]",
+        "example_trigger": "where the triggers stand in it, int [triggers]",
     }
 
     claims = [
@@ -128,8 +115,8 @@ class Emergence(Experiment):
                 "copy_accuracy",
                 0.95,
                 arm=name,
-                text=f"The head does its work: {name}",
                 control=True,
+                text=f"The head does its work: {name}",
             )
             for name in arms
             if name != "no_triggers"
@@ -138,27 +125,26 @@ class Emergence(Experiment):
 
     def measure(self, settings: SinkSettings, seed: int) -> dict[str, Any]:
         """Train one model and look at its head on fresh sequences."""
-        model, task, rng = train(settings, seed)
+        task = settings.task(seed)
+        model, rng = train(task, settings, seed)
         batch = task.sample(settings.eval_sequences, rng)
         trigger, normal = batch.info["trigger"], batch.info["normal"]
-        seen = look(model, batch)
+        seen = sink_head(model, batch)
         shares = absolute_shares(seen.weights)
         copied = seen.predicted == batch.targets
         over_floor = seen.losses - task.entropy()[batch.tokens]
+        for_rate = shares if settings.attention in UNNORMALISED else seen.weights
         return {
             "idle_share": first_token_share(seen.weights, rows=~trigger)[0],
             "trigger_share": first_token_share(seen.weights, rows=trigger)[0],
             "idle_proxy": first_token_share(shares, rows=~trigger)[0],
             "unspent": 1.0 - seen.weights.sum(axis=-1)[:, 0][~trigger].mean(dtype=float),
             "drain": value_drain(seen.values)[0],
-            "sink_rate": sink_rate(shares if settings.attention in UNNORMALISED else seen.weights)[
-                0
-            ],
+            "sink_rate": sink_rate(for_rate)[0],
             "copy_accuracy": copied[trigger].mean() if trigger.any() else np.nan,
             "excess_loss": over_floor[normal].mean(dtype=float),
             "layer": seen.layer,
             "head": seen.head,
-            # For the figure: one sequence's pattern, and where its triggers stand.
             "example": seen.weights[0, 0, :SHOWN, :SHOWN].round(3),
             "example_trigger": np.flatnonzero(trigger[0, :SHOWN]),
         }
@@ -170,69 +156,15 @@ class Emergence(Experiment):
     def draw(self, results: Results) -> Figure:
         """Example patterns; below, where idle queries look and how small the value there is."""
         fig, axes = plots.figure(rows=["abcdef", "AB"], heights=[1, 1.7], size=(13.0, 7.8))
-        for place, name in zip("abcdef", PATTERNS, strict=True):
-            _pattern(axes[place], results, name)
-        plots.label(axes["a"], y="query position")
-        axes["a"].text(SHOWN, 3, "◂ trigger", ha="right", color=plots.OKABE_ITO["vermilion"])
-        _shares(axes["A"], results)
-        _drain(axes["B"], results)
-        plots.suptitle(fig, _message(results))
-        return fig
-
-
-def _message(results: Results) -> str:
-    """What the numbers say, whatever they are."""
-    controls = [mean(results, name, "idle_share") for name in results.controls]
-    return (
-        f"A softmax head with nothing to say parks {mean(results, 'softmax', 'idle_share'):.0%} of "
-        f"its attention on the first token; in the controls at most {np.nanmax(controls):.0%}"
-    )
-
-
-def _pattern(ax: Axes, results: Results, name: str) -> None:
-    """One sequence's attention, red marks at its triggers, the frame in the role's colour."""
-    control = name in results.controls
-    runs = results[name]
-    if runs:
-        example, triggers = runs[0]["example"], runs[0]["example_trigger"]
-        plots.pattern(ax, example)
-        right = np.full(len(triggers), len(example) + 0.3)
-        red = plots.OKABE_ITO["vermilion"]
-        if len(triggers):  # an unclipped line without points upsets the layout
-            ax.plot(right, triggers, "<", markersize=5, color=red, clip_on=False)
-    plots.label(
-        ax, NAMES.get(name, name) + ("\n(control)" if control else "\n"), "key position", ""
-    )
-    frame = plots.CONTROL if control else plots.TREATMENT
-    for side in ("left", "bottom"):
-        ax.spines[side].set(color=frame.color, linewidth=2.5)
-        ax.spines[side].set_position(("outward", 4))
-    ax.set(xlim=(-0.5, SHOWN - 0.5), ylim=(SHOWN - 0.5, -0.5))
-
-
-def _shares(ax: Axes, results: Results) -> None:
-    idle = by_arm(results, "idle_share")
-    plots.seed_dots(ax, idle, roles=roles(results), names=NAMES, **claimed(results, "idle_share"))
-    for row, name in enumerate(results.arms):
-        busy = results.values(name, "trigger_share")
-        crosses = ax.plot(busy, np.full(len(busy), row + 0.32), "x", color="black", ms=4.5)
-    ax.set_xlim(-0.03, 1.03)
-    plots.label(ax, "Where queries without work look", "share of attention on the first token")
-    crosses[0].set_label("trigger queries (at work)")
-    names = {"treatment": "other queries, softmax", "control": "other queries, control"}
-    plots.role_legend(ax, names=names, extra=crosses, loc="lower right")
-
-
-def _drain(ax: Axes, results: Results) -> None:
-    drain = by_arm(results, "drain")
-    plots.seed_dots(ax, drain, roles=roles(results), names=NAMES, **claimed(results, "drain"))
-    ax.set_xscale("log")
-    ax.axvline(1.0, color="0.4", lw=1.2, zorder=1)
-    ax.tick_params(labelleft=False)
-    ax.set_xticks(
-        [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0], ["0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"]
-    )
-    ax.tick_params(axis="x", which="minor", length=0)
-    title = "What they find there: the size of the first value"
-    plots.label(ax, title, "norm of the first token's value / mean norm of the others", wrap=60)
-    ax.text(0.93, -0.1, "as large as the others", ha="right", color="0.3", fontsize=10)
+        example_patterns([axes[place] for place in "abcdef"], results)
+        title = "Where queries without work look"
+        rows(axes["A"], results, "idle_share", names=NAMES, limits=(-0.03, 1.03), title=title,
+             x="share of attention on the first token")  # fmt: skip
+        mark_trigger_queries(axes["A"], results)
+        draw_norms(axes["B"], results)
+        controls = [mean(results, name, "idle_share") for name in results.controls]
+        return plots.suptitle(
+            fig,
+            f"A softmax head with nothing to say parks {mean(results, 'softmax', 'idle_share'):.0%} "
+            f"of its attention on the first token; in the controls at most {np.nanmax(controls):.0%}",
+        )

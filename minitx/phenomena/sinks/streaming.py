@@ -18,8 +18,9 @@ from minitx.interp.scores import first_token_share
 from minitx.lab import Experiment, arm, at_least, at_most, register
 from minitx.nn.generate import KVCache
 from minitx.nn.transformer import Transformer
-from minitx.phenomena._common import mean
-from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+from minitx.phenomena.figures import mean, rows_of
+from minitx.phenomena.recipe import train
+from minitx.phenomena.sinks._recipe import SinkSettings, sink_head
 from minitx.tasks.base import Batch
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Streaming(Experiment):
         "loss_window": "the same with a window of `small` tokens",
         "loss_sink": "the same with BOS and `small` − 1 tokens",
         "entropy": "entropy of the next token, mean over those positions: no model can do better",
+        "curve_full": "loss above the entropy, means over ten positions each, with the full cache",
+        "curve_window": "the same with a window of `small` tokens",
+        "curve_sink": "the same with BOS and `small` − 1 tokens",
     }
 
     claims = [
@@ -104,9 +108,10 @@ class Streaming(Experiment):
 
     def measure(self, settings: StreamSettings, seed: int) -> dict[str, Any]:
         """Train on short sequences, then read long streams with different caches."""
-        model, task, rng = train(settings, seed, max_len=settings.stream)
+        task = settings.task(seed)
+        model, rng = train(task, settings, seed, max_len=settings.stream)
         short = task.sample(settings.streams, rng)
-        weights = look(model, short).weights
+        weights = sink_head(model, short).weights
         long = dataclasses.replace(task, length=settings.stream).sample(settings.streams, rng)
         small, large, scored = settings.small, settings.large, slice(settings.scored_from, None)
         curves = {
@@ -129,7 +134,6 @@ class Streaming(Experiment):
             "bos_share": first_token_share(weights, rows=~short.info["trigger"])[0],
             **{f"loss_{name}": value for name, value in loss.items()},
             "entropy": floor[scored].mean(),
-            # For the figure: loss above the floor, as means over ten positions.
             **{f"curve_{name}": in_tens(curve - floor) for name, curve in curves.items()},
         }
 
@@ -143,22 +147,24 @@ class Streaming(Experiment):
         _curves(left, results, "softmax", "A model that parks on BOS")
         _curves(middle, results, "head_gate", "Control: a model with a head gate")
         middle.sharey(left)
-        tops = [
-            np.nanmax(run[f"curve_{name}"])
-            for each in results
-            for run in results[each]
-            for name in CURVES
-        ]
-        left.set_ylim(-0.05, 1.3 * max(tops, default=1.0))
+        left.set_ylim(-0.05, 1.3 * max(left.get_ylim()[1], middle.get_ylim()[1]))
         plots.legend(left, loc="upper left")
-        _gaps(right, results)
+        above = middle.get_xaxis_transform()
+        middle.text(3, 0.97, "lengths of\ntraining", transform=above, va="top", color="0.3")
+        size = results.settings.get("softmax") or StreamSettings()
+        which = {
+            words.format(small=size.small, large=size.large): pair for words, pair in GAPS.items()
+        }
+        looks = {label: "control" for label, pair in which.items() if pair[1] == "gap_other"}
+        rows_of(right, results, which, looks=looks, reference=0.0,
+                title="What a kept token is worth",
+                x="loss without minus loss with it (nats a token)")  # fmt: skip
         costs = [mean(results, name, "gap_small") for name in ("softmax", "head_gate")]
-        plots.suptitle(
+        return plots.suptitle(
             fig,
             "Dropping the first token from the cache costs {:.2f} nats a token; "
             "where a gate closes the idle head, {:.2f}".format(*costs),
         )
-        return fig
 
 
 def read(
@@ -182,9 +188,17 @@ def in_tens(curve: np.ndarray) -> np.ndarray:
 
 
 CURVES = {"full": "full cache", "window": "last {0} tokens", "sink": "BOS + last {1} tokens"}
+GAPS = {
+    "BOS, cache of {small}": ("softmax", "gap_small"),
+    "BOS, cache of {large}": ("softmax", "gap_large"),
+    "another token, {small}": ("softmax", "gap_other"),
+    "BOS, head gate, {small}": ("head_gate", "gap_small"),
+    "BOS, head gate, {large}": ("head_gate", "gap_large"),
+}
 
 
 def _curves(ax: Axes, results: Results, name: str, title: str) -> None:
+    """The loss along the stream, a line for each cache; the trained lengths shaded."""
     settings = results.settings.get(name) or StreamSettings()
     for series, (curve, words) in enumerate(CURVES.items()):
         if results[name]:
@@ -193,43 +207,4 @@ def _curves(ax: Axes, results: Results, name: str, title: str) -> None:
             words = words.format(settings.small, settings.small - 1)
             plots.seed_lines(ax, x, ys, words, role=series, markers=False)
     ax.axvspan(0, settings.length, color="0.94", zorder=0)
-    if name == "head_gate":  # the other panel has the legend there
-        above = ax.get_xaxis_transform()
-        ax.text(3, 0.97, "lengths of\ntraining", transform=above, va="top", color="0.3")
     plots.label(ax, title, "position in the stream", "loss above the floor (nats a token)")
-
-
-GAPS = {
-    "gap_small": ("softmax", "BOS, cache of {small}"),
-    "gap_large": ("softmax", "BOS, cache of {large}"),
-    "gap_other": ("softmax", "another token, {small}"),
-    "gated_small": ("head_gate", "BOS, head gate, {small}"),
-    "gated_large": ("head_gate", "BOS, head gate, {large}"),
-}
-
-
-def _gaps(ax: Axes, results: Results) -> None:
-    """What keeping the first token is worth, in caches of both sizes."""
-    settings = results.settings.get("softmax") or StreamSettings()
-    values, names, roles = {}, {}, {}
-    for key, (name, words) in GAPS.items():
-        if results[name]:
-            values[key] = results.values(name, key.replace("gated", "gap"))
-            names[key] = words.format(small=settings.small, large=settings.large)
-            roles[key] = "control" if name != "softmax" or key == "gap_other" else "treatment"
-    lines = {
-        key: claim
-        for key, (name, _) in GAPS.items()
-        for claim in (each.claim for each in results.claims)
-        if (claim.arm, claim.measure) == (name, key.replace("gated", "gap"))
-    }
-    plots.seed_dots(
-        ax,
-        values,
-        roles=roles,
-        names=names,
-        threshold={key: claim.threshold for key, claim in lines.items()},
-        direction={key: claim.direction for key, claim in lines.items()},
-    )
-    ax.axvline(0.0, color="0.4", lw=1.2, zorder=1)
-    plots.label(ax, "What a kept token is worth", "loss without minus loss with it (nats a token)")

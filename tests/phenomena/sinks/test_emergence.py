@@ -11,7 +11,8 @@ from minitx.autograd import Tensor
 from minitx.lab import Results, Run, judge, run
 from minitx.lab.results import from_json, to_json
 from minitx.nn.transformer import Transformer
-from minitx.phenomena.sinks._recipe import SinkSettings, look, train
+from minitx.phenomena.recipe import train
+from minitx.phenomena.sinks._recipe import SinkSettings, sink_head
 from minitx.phenomena.sinks.emergence import Emergence
 
 TINY = {"steps": 3, "batch_size": 4, "length": 33, "eval_sequences": 16}
@@ -35,12 +36,15 @@ def tiny_results():
 
 def test_every_arm_measures_finite_numbers_and_all_that_it_promises(tiny_results):
     for name in tiny_results.arms:
-        for measure in Emergence.measured:
-            values = tiny_results.values(name, measure)
-            if (name, measure) in UNDEFINED:
-                assert np.isnan(values).all()
-            else:
-                assert values.shape == (2,) and np.isfinite(values).all(), (name, measure)
+        assert len(tiny_results[name]) == 2
+        for run_ in tiny_results[name]:
+            assert set(run_.measurements) == set(Emergence.measured)
+            for measure in Emergence.measured:
+                undefined = (name, measure) in UNDEFINED
+                assert (np.isnan if undefined else np.isfinite)(run_[measure]).all(), (
+                    name,
+                    measure,
+                )
 
 
 def test_an_untrained_head_looks_everywhere_alike(tiny_results):
@@ -69,11 +73,13 @@ def test_same_seed_same_numbers_and_another_seed_others():
 def test_arms_of_a_seed_share_table_batches_and_first_weights():
     """What differs between arms is attention alone: with no steps of training, nothing does."""
     still = {name: dataclasses.replace(settings, lr=0.0) for name, settings in ARMS.items()}
-    model, task, rng = train(still["softmax"], seed=5)
+    task = still["softmax"].task(5)
+    model, rng = train(task, still["softmax"], seed=5)
     expected = task.sample(2, rng).tokens
     for name in ("softmax1", "sigmoid", "relu"):
-        other, same_task, same_rng = train(still[name], seed=5)
-        assert same_task == task and np.array_equal(same_task.sample(2, same_rng).tokens, expected)
+        assert still[name].task(5) == task
+        other, same_rng = train(task, still[name], seed=5)
+        assert np.array_equal(task.sample(2, same_rng).tokens, expected)
         assert np.array_equal(other.flat, model.flat)
 
 
@@ -97,7 +103,7 @@ def test_thresholds_are_those_written_down_before_the_first_run():
 def test_the_head_that_sinks_most_is_the_one_reported(rng):
     settings = SinkSettings(n_layers=2, n_heads=2, length=12)
     task = settings.task(seed=0)
-    model = Transformer(settings.config(task.vocab_size, task.max_len), rng=rng)
+    model = Transformer(settings.config(task), rng=rng)
 
     def park(pattern, hook):
         parked = np.array(pattern.data)
@@ -106,7 +112,7 @@ def test_the_head_that_sinks_most_is_the_one_reported(rng):
         return Tensor(parked)
 
     with model.hooks([("blocks.1.attn.hook_pattern", park)]):
-        seen = look(model, task.sample(4, rng))
+        seen = sink_head(model, task.sample(4, rng))
     assert (seen.layer, seen.head) == (1, 1)
     assert (seen.weights[..., 0] == 1.0).all() and seen.values.shape == (4, 12, 1, 32)
 
