@@ -11,7 +11,7 @@ from minitx import plots
 from minitx.autograd import no_grad, ops
 from minitx.interp.circuits import copying_score, ov_circuit
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena._common import claimed, mean, roles
+from minitx.phenomena.figures import by_arm, claim_line, claims_on, mean, roles, rows
 from minitx.phenomena.interference._recipe import Recipe
 from minitx.phenomena.recipe import train
 from minitx.tasks.decks import Deck
@@ -159,22 +159,25 @@ def _circuit(ax: Axes, results: Results, name: str) -> None:
 
 
 def _scores(ax: Axes, results: Results) -> None:
-    scores = {name: results.values(name, "score").ravel() for name in results.arms if results[name]}
-    limits = {"permutation": -0.9, "topics": 0.9}
-    sides = {"permutation": "at_most", "topics": "at_least"}
-    plots.seed_dots(ax, scores, roles=roles(results), threshold=limits, direction=sides)
+    """All heads; the claims are about the highest, the lowest or the farthest from nought."""
+    heads = {name: scores.ravel() for name, scores in by_arm(results, "score").items()}
+    plots.seed_dots(ax, heads, roles=roles(results))
+    for row, name in enumerate(heads):
+        place = {"axis": "x", "span": (row - 0.42, row + 0.42)}
+        for measure in ("score_max", "score_min", "score_abs"):
+            claim_line(ax, results, measure, name, **place)
+        for each in claims_on(results, "score_abs"):  # the same line on the other side of nought
+            if each.claim.arm == name:
+                plots.threshold_line(ax, -each.claim.threshold, "at_least", **place)
     ax.axvline(0.0, color="0.4", lw=1.0)
     ax.set_xlim(-1.05, 1.05)
-    plots.label(
-        ax, "Every head of every seed", x="copying score (-1 suppresses, +1 copies)", wrap=60
-    )
+    x = "copying score (-1 suppresses, +1 copies)"
+    plots.label(ax, "Every head of every seed", x=x, wrap=60)
 
 
 def _seen(ax: Axes, results: Results) -> None:
-    rows = {name: results.values(name, "p_seen") for name in results.arms if results[name]}
-    plots.bars(ax, rows, roles=roles(results), **claimed(results, "p_seen"))
-    for at, name in enumerate(rows):
+    rows(ax, results, "p_seen", bars=True, limits=(0, 1),
+         title="Prediction of seen items", x="probability (line: uniform guess)")  # fmt: skip
+    for at, name in enumerate(by_arm(results, "p_seen")):
         uniform = mean(results, name, "p_seen_uniform")
         ax.plot([at - 0.4, at + 0.4], [uniform, uniform], color="black", lw=1.2)
-    ax.set_ylim(0, 1)
-    plots.label(ax, "Prediction of seen items", y="probability (line: uniform guess)")
