@@ -12,10 +12,12 @@ from minitx.continual import L2, ShrinkAndPerturb, Strategy
 from minitx.errors import choose
 from minitx.interp.similarity import effective_rank
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.nn import Transformer, TransformerConfig
+from minitx.nn import Transformer
 from minitx.optim import Adam
+from minitx.phenomena import figures
+from minitx.phenomena.recipe import Recipe, fit_model, streams
 from minitx.tasks.facts import RandomLabels
-from minitx.training import fit
+from minitx.training import accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Recipe):
     """A series of fresh random-label tasks, all equally hard, learnt by one network."""
 
     remedy: str = "none"
@@ -34,33 +36,23 @@ class Settings:
     shrink: float = 0.005
     noise: float = 0.01
     tasks: int = 90
-    steps: int = 40  # full-batch steps a task
     items: int = 64
     labels: int = 8
     d_model: int = 32
     n_heads: int = 2
+    positions: str = "learned"
+    mlp: str = "relu"
+    bias: bool = True
+    steps: int = 40  # a task, each on the full batch
     lr: float = 1e-2
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def task(self, seed: int, number: int) -> RandomLabels:
         """The `number`-th task of a series; arms with the same seed see the same series."""
         return RandomLabels(seed=1000 * seed + number, n_items=self.items, n_labels=self.labels)
 
-    def model(self, task: RandomLabels, rng: np.random.Generator) -> Transformer:
-        """One pre-LayerNorm block with a ReLU MLP, learned positions."""
-        return Transformer(
-            TransformerConfig(
-                vocab_size=task.vocab_size,
-                out_size=task.out_size,
-                max_len=task.max_len,
-                d_model=self.d_model,
-                n_heads=self.n_heads,
-                n_layers=1,
-                mlp="relu",
-            ),
-            rng=rng,
-        )
 
-
+STREAM = "blocks.0.hook_resid_post"
 REMEDIES = {
     "none": lambda s: Strategy(),
     "l2": lambda s: L2(s.l2),
@@ -70,11 +62,7 @@ REMEDIES = {
 
 @register
 class Plasticity(Experiment):
-    """Accuracy at the end of each task, over ninety tasks.
-
-    After so many steps the last digits of a sum decide: with kernels that round differently the loss
-    under L2 came out as .010, .017, .032 and .052 on the same seeds 0-4, around its threshold of .05.
-    """
+    """Accuracy at the end of each task, over ninety tasks."""
 
     name = "forgetting.plasticity"
     question = "Does a network that has learnt ninety tasks still learn the ninety-first as well?"
@@ -89,7 +77,7 @@ class Plasticity(Experiment):
         "Dohare et al. (2024), Loss of Plasticity in Deep Continual Learning; Ash & Adams (2020), "
         "shrink and perturb; Roy & Vetterli (2007), effective rank"
     )
-    seconds = 105.0
+    seconds = 60.0
     Settings = Settings
     quick = {"tasks": 24}
 
@@ -147,82 +135,66 @@ class Plasticity(Experiment):
 
     def measure(self, settings: Settings, seed: int) -> dict[str, Any]:
         """Learn one task after another, and look at the network after each."""
-        init_rng, train_rng = np.random.default_rng(seed).spawn(2)
-        model = settings.model(settings.task(seed, 0), init_rng)
-        optimizer = Adam(model.parameters(), lr=settings.lr)
-        accuracy, rank, norm = [], [], []
+        init, training, _ = streams(seed)
+        config = settings.config(settings.task(seed, 0))
+        model = Transformer(config, rng=init)
+        # Without an optimizer of its own, every call of `fit_model` starts Adam afresh.
+        kept = (
+            Adam(model.parameters(), settings.lr, settings.betas) if settings.keep_state else None
+        )
+        remedy = choose(REMEDIES, settings.remedy, "remedy")(settings)
+        got: dict[str, list[float]] = {"accuracy": [], "rank": [], "norm": []}
         for number in range(settings.tasks):
-            task = settings.task(seed, number)
-            batch = task.everything()
+            batch = settings.task(seed, number).everything()
             if settings.fresh and number:
-                model = settings.model(task, init_rng)
-            if not settings.keep_state:
-                optimizer = Adam(model.parameters(), lr=settings.lr)
-            fit(
-                model,
-                lambda batch_size, rng, batch=batch: batch,
-                steps=settings.steps,
-                rng=train_rng,
-                optimizer=optimizer,
-                callbacks=[choose(REMEDIES, settings.remedy, "remedy")(settings)],
-            )
+                model = Transformer(config, rng=init)
+            fit_model(model, lambda size, rng, batch=batch: batch, settings, training,
+                      optimizer=kept, callbacks=[remedy])  # fmt: skip
             with no_grad():
-                logits, cache = model.run_with_cache(
-                    batch.tokens, names_filter="blocks.0.hook_resid_post"
-                )
-            answers = logits.numpy()[:, -1].argmax(-1)
-            accuracy.append((answers == batch.targets[:, -1]).mean())
-            rank.append(effective_rank(cache["blocks.0.hook_resid_post"][:, -1]))
-            norm.append(np.sqrt(sum(float(np.sum(p.data**2)) for p in model.parameters())))
+                _, cache = model.run_with_cache(batch.tokens, names_filter=STREAM)
+            got["accuracy"].append(accuracy(model, batch))
+            got["rank"].append(effective_rank(cache[STREAM][:, -1]))
+            got["norm"].append(np.sqrt(sum(np.sum(p.data**2) for p in model.parameters())))
         sixth = max(settings.tasks // 6, 1)
-
-        def ends(values: list) -> tuple[float, float]:
-            return float(np.mean(values[:sixth])), float(np.mean(values[-sixth:]))
-
-        first, last = ends(accuracy)
-        return {
-            "accuracy": np.array(accuracy),
-            "rank": np.array(rank),
-            "norm": np.array(norm),
-            "first": first,
-            "last": last,
-            "drop": first - last,
-            "rank_ratio": ends(rank)[1] / ends(rank)[0],
-            "norm_ratio": ends(norm)[1] / ends(norm)[0],
+        first = {name: float(np.mean(values[:sixth])) for name, values in got.items()}
+        last = {name: float(np.mean(values[-sixth:])) for name, values in got.items()}
+        return {name: np.array(values, dtype=float) for name, values in got.items()} | {
+            "first": first["accuracy"],
+            "last": last["accuracy"],
+            "drop": first["accuracy"] - last["accuracy"],
+            "rank_ratio": last["rank"] / first["rank"],
+            "norm_ratio": last["norm"] / first["norm"],
         }
 
     def draw(self, results: Results) -> Figure:
-        """Accuracy, effective rank and weight norm over the tasks."""
-        from minitx.plots import figure, label, legend, look, seed_lines, suptitle
+        """Accuracy, effective rank and weight norm over the tasks; below, late against early."""
+        from minitx.plots import FONT, figure, label, suptitle
 
-        fig, axes = figure(ncols=3, size=(14, 5))
-        looks = {
-            "Adam": look(0),
-            "Adam, state kept": look(1),
-            "L2": look(2),
-            "shrink + noise": look(3),
-        }
+        fig, axes = figure(ncols=3, nrows=2, size=(14, 7.4), height_ratios=[1.5, 1])
+        looks = {name: i for i, name in enumerate(results.arms)} | {"fresh network": "control"}
         shown = {
             "accuracy": ("Learning fails with time", "accuracy at the end of a task"),
             "rank": ("The representation goes flat", "effective rank of the stream"),
             "norm": ("The weights grow", "‖w‖"),
         }
-        for ax, (measure, (title, unit)) in zip(axes, shown.items(), strict=True):
-            for name in results.arms:
-                curves = results.values(name, measure)
-                if not len(curves):
-                    continue
-                width = max(1, curves.shape[1] // 18)
-                usable = curves.shape[1] // width * width
-                blocks = curves[:, :usable].reshape(len(curves), -1, width).mean(axis=2)
-                at = 1 + width * np.arange(blocks.shape[1]) + (width - 1) / 2
-                style = looks.get(name, look("control"))
-                seed_lines(ax, at, blocks, name, style, thin=False)
+        for ax, (measure, (title, unit)) in zip(axes[0], shown.items(), strict=True):
+            figures.curves(ax, results, measure, looks=looks, markers=False)
             label(ax, title, x="task number", y=unit)
-        axes[0].set_ylim(0, 1.03)
-        axes[0].axhline(1 / results.settings["Adam"].labels, color="0.6", lw=1)
-        axes[2].set_yscale("log")
-        legend(axes[0], loc="lower left")
+        axes[0, 0].set_ylim(0, 1.03)
+        axes[0, 0].axhline(1 / results.settings["Adam"].labels, color="0.6", lw=1)
+        axes[0, 2].set_yscale("log")
+        lines, names = axes[0, 0].get_legend_handles_labels()
+        fig.legend(lines, names, loc="outside lower center", ncols=5, frameon=False,
+                   fontsize=FONT["tick"], handlelength=3.2)  # fmt: skip
+        change = {
+            "drop": "accuracy, first sixth − last sixth",
+            "rank_ratio": "effective rank, last sixth / first sixth",
+            "norm_ratio": "‖w‖, last sixth / first sixth",
+        }
+        for ax, (measure, unit) in zip(axes[1], change.items(), strict=True):
+            figures.rows(ax, results, measure, x=unit, looks=looks)
+        for ax in axes[1, 1:]:
+            ax.set_yticklabels([])
         return suptitle(
             fig, "Loss of plasticity: after many tasks a network stops learning new ones"
         )
