@@ -26,6 +26,23 @@ Target = Annotated[
     str,
     typer.Argument(metavar="NAME", help="An experiment, such as sinks.emergence, or a file.py."),
 ]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (repeatable)."),
+]
+
+
+def _overrides(settings: list[str]) -> dict[str, str]:
+    """``--set key=value`` as a dictionary."""
+    from minitx.lab.settings import split_assignment
+
+    overrides: dict[str, str] = {}
+    for text in settings:
+        key, value = split_assignment(text)
+        if key in overrides:
+            raise MinitxError(f"--set {key} is given twice.")
+        overrides[key] = value
+    return overrides
 
 
 def _whole(text: str) -> int:
@@ -134,10 +151,7 @@ def run(
         bool, typer.Option("--quick", help="A small run; its verdicts are marked as a first look.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Results go to OUT/NAME/.")] = Path("runs"),
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (repeatable)."),
-    ] = [],  # noqa: B006 (Typer copies it)
+    settings: Settings = [],  # noqa: B006 (Typer copies it)
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore stored results.")] = False,
     backend: Annotated[
         str, typer.Option(help="loky (processes), sequential, dask, or dask:ADDRESS.")
@@ -152,14 +166,7 @@ def run(
     os.environ["MINITX_THREADS"] = "1"
     from minitx.cli.running import run_experiments
     from minitx.lab import runner
-    from minitx.lab.settings import split_assignment
 
-    overrides: dict[str, str] = {}
-    for text in settings:
-        key, value = split_assignment(text)
-        if key in overrides:
-            raise MinitxError(f"--set {key} is given twice.")
-        overrides[key] = value
     wanted: int | tuple[int, ...]
     if design:
         if seed_start is not None:
@@ -175,12 +182,40 @@ def run(
         "seed_start": seed_start or 0,
         "jobs": jobs,
         "quick": quick,
-        "overrides": overrides,
+        "overrides": _overrides(settings),
         "out": out,
         "fresh": fresh,
         "backend": backend,
     }
     return run_experiments(targets, options)
+
+
+@app.command()
+def power(
+    name: Target,
+    seeds: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Numbers of seeds to ask about.")
+    ] = "5,10,20",
+    design: Annotated[
+        bool, typer.Option("--design", help="Judge by the runs of minitx run --design.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where runs are stored.")] = Path("runs"),
+    settings: Settings = [],  # noqa: B006
+) -> int:
+    """Tell from stored runs how many seeds each claim needs. Trains nothing.
+
+    For each claim: how often would runs of so many seeds support it, and with how many would 95 %
+    of them do so?
+    """
+    from minitx.cli.powering import show_power
+
+    try:
+        wanted = [int(part) for part in seeds.split(",")]
+    except ValueError:
+        raise MinitxError(
+            f"--seeds takes whole numbers with commas between, such as 5,10,20, got {seeds!r}."
+        ) from None
+    return show_power(name, wanted, design, out, _overrides(settings))
 
 
 @exercises_app.callback(invoke_without_command=True)

@@ -86,7 +86,7 @@ def verdict_text(word: str, out: Console) -> Text:
 
 def listing(out: Console, experiments: list[Experiment]) -> None:
     """Name, question and time of each experiment, by family."""
-    table = _table(out)
+    table = new_table(out)
     table.add_column("experiment", no_wrap=True)
     table.add_column("question", ratio=1)
     table.add_column("time", justify="right", no_wrap=True)
@@ -145,12 +145,12 @@ def description(out: Console, experiment: Experiment) -> None:
 def claims_table(out: Console, outcome: Outcome) -> None:
     """Claims with estimate, interval, threshold and verdict; effects first, then controls."""
     results = outcome.results
-    title = f"{results.name}: seeds {_seed_range(results.seeds)}, {duration(outcome.seconds)}"
+    title = f"{results.name}: seeds {seed_range(results.seeds)}, {duration(outcome.seconds)}"
     out.print()
     out.print(Text(title, style="bold"))
     if results.quick:
         out.print("A quick run: its verdicts are a first look only.", style="yellow")
-    table = _table(out)
+    table = new_table(out)
     table.add_column("", no_wrap=True)
     table.add_column("claim", ratio=1)
     table.add_column("estimate\n95 % interval", justify="right", no_wrap=True)
@@ -189,7 +189,7 @@ def summary_table(out: Console, rows: list[tuple[str, str, Outcome | str]]) -> N
     quick = any(not isinstance(o, str) and o.results.quick for _, _, o in rows)
     title = "All experiments" + (" (a quick run: a first look only)" if quick else "")
     out.print(Text(title, style="bold"))
-    table = _table(out)
+    table = new_table(out)
     table.add_column("experiment", no_wrap=True)
     table.add_column("question", ratio=1)
     table.add_column("claims", no_wrap=True)
@@ -214,7 +214,8 @@ def tally(claims: list[ClaimResult]) -> dict[str, int]:
     return {word: count for word, count in counts.items() if count}
 
 
-def _table(out: Console) -> Table:
+def new_table(out: Console) -> Table:
+    """An empty table in the house style."""
     box = ASCII if plain(out) else SIMPLE_HEAD
     return Table(box=box, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
@@ -228,7 +229,8 @@ def _path(out: Console, label: str, path: Path) -> None:
     out.print(f"{label}  {path}", soft_wrap=True)
 
 
-def _seed_range(seeds: tuple[int, ...]) -> str:
+def seed_range(seeds: tuple[int, ...]) -> str:
+    """``0-9`` for neighbours, else ``0, 3, 7``."""
     if len(seeds) > 2 and seeds == tuple(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]}-{seeds[-1]}"
     return ", ".join(map(str, seeds))

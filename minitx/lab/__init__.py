@@ -3,7 +3,8 @@
 Nothing here knows of transformers: the lab could judge any experiment. Read ``experiment.py``
 first, then ``claims.py``, ``statistics.py`` and ``runner.py``. Beside these, ``settings.py`` parses
 ``--set``, ``results.py`` is what figures read, ``workers.py`` runs in parallel, ``store.py`` keeps
-results on disk, ``code_version.py`` tells which code made them, ``loading.py`` finds experiments.
+results on disk, ``stored.py`` reads them back, ``code_version.py`` tells which code made them,
+``loading.py`` finds experiments, ``power.py`` tells how many seeds a claim needs.
 """
 
 from minitx.lab.claims import Claim, ClaimResult, at_least, at_most, judge

@@ -9,7 +9,7 @@ import numpy as np
 
 from minitx.errors import MinitxError
 from minitx.lab.results import Results, Run
-from minitx.lab.statistics import bootstrap_interval
+from minitx.lab.statistics import RESAMPLES, bootstrap_interval
 
 SYMBOLS = {"at_least": "≥", "at_most": "≤"}
 
@@ -168,7 +168,7 @@ def verdict(direction: str, threshold: float, low: float, high: float) -> str:
     return "refuted" if high < threshold else "inconclusive"
 
 
-def judge(claim: Claim, results: Results) -> ClaimResult:
+def judge(claim: Claim, results: Results, resamples: int = RESAMPLES) -> ClaimResult:
     """Set a claim against the results.
 
     Fewer than two finished seeds or a value that is not finite make it inconclusive, with a note.
@@ -191,7 +191,7 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
     if bad:
         note = f"{bad} of {len(values)} values not finite"
         return ClaimResult(claim, values, seeds, None, None, None, "inconclusive", note)
-    estimate, low, high = bootstrap_interval(values)
+    estimate, low, high = bootstrap_interval(values, resamples=resamples)
     missing = len(results.seeds) - len(values)
     note = f"{missing} of {len(results.seeds)} seeds missing" if missing else ""
     word = verdict(claim.direction, claim.threshold, low, high)
