@@ -45,7 +45,7 @@ def test_ctrl_c_says_how_to_go_on(one, tmp_path, process):
     """The signal goes to the whole group, as a terminal sends it."""
     path, out = one(body="import time; time.sleep(0 if seed < 2 else 60)"), tmp_path / "runs"
     running = process(
-        *("run", path, "--out", out, "--jobs", 2),
+        *("run", path, "--out", out, "--jobs", 2, "--seeds", 5),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
