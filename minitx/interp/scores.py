@@ -14,6 +14,8 @@ Nothing here edits its inputs, and read-only arrays are accepted.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -21,7 +23,7 @@ from minitx.errors import MinitxError, ShapeError
 from minitx.interp.circuits import copying_score as copying_score  # read from weights alone
 from minitx.interp.similarity import effective_rank
 
-Score = np.ndarray | float
+Score = Any  # float array [H], or a float for a single head: what it is follows from the pattern
 
 
 def _open(pattern: ArrayLike) -> tuple[np.ndarray, int]:
