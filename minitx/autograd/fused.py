@@ -39,14 +39,22 @@ def _check_mask(mask, shape, name: str) -> None:
     _need(fits, name, f"a mask that broadcasts to {tuple(shape)}", mask=mask)
 
 
-def _check_ids(ids, limit: int, what: str, table: str) -> None:
-    """Integers from 0 to limit - 1; the error names the first that is not."""
-    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
-        got = getattr(ids, "dtype", type(ids).__name__)
-        raise MinitxError(f"{what}s must be an array of integers, got {got}.")
+def check_ids(ids, limit: int, what: str, table: str) -> np.ndarray:
+    """The ids as int64, which no later sum or difference wraps; all from 0 to limit - 1.
+
+    Raises
+    ------
+    MinitxError
+        If they are no integers, or one is out of range: NumPy would count a negative one from the
+        end, and answer with another id's row. The first such id is named.
+    """
+    ids = np.asarray(ids)
+    if ids.dtype.kind not in "iu":
+        raise MinitxError(f"{what}s must be an array of integers, got {ids.dtype}.")
     if outside(ids, limit):
         wrong = ids[(ids < 0) | (ids >= limit)].flat[0]
         raise MinitxError(f"{what} {wrong} is out of range: {table} has 0 to {limit - 1}.")
+    return ids.astype(np.int64, copy=False)
 
 
 @functools.cache
@@ -270,8 +278,7 @@ def embedding(tokens, weight):
     """
     _need(weight.ndim == 2, "embedding", "weight [V, D]", weight=weight)
     vocab, width = weight.shape
-    tokens = np.asarray(tokens)
-    _check_ids(tokens, vocab, "Token", "the embedding")
+    tokens = check_ids(tokens, vocab, "Token", "the embedding")
 
     def rule(g):  # a token that occurs n times collects n gradients
         return kernels.embedding_backward(g.reshape(-1, width), tokens.reshape(-1), vocab)
@@ -329,7 +336,7 @@ def cross_entropy(logits, targets, ignore_index=-100, reduction="mean"):
     vocab = logits.shape[-1]
     flat, ids = logits.reshape(-1, vocab), targets.reshape(-1)  # [N, V], [N]
     if outside(ids, vocab):  # only then is a copy worth its while
-        _check_ids(ids[ids != ignore_index], vocab, "Target", "the logits' last axis")
+        check_ids(ids[ids != ignore_index], vocab, "Target", "the logits' last axis")
     loss, lse, count = kernels.cross_entropy(flat, ids, ignore_index)
     if reduction == "none":
         rows = np.arange(len(ids))

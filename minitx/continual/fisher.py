@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minitx.autograd import no_grad, ops
+from minitx.autograd import enable_grad, no_grad, ops
+from minitx.autograd.fused import check_ids
 from minitx.errors import MinitxError, choose
-from minitx.nn import Module
+from minitx.nn.module import Module, evaluating
 from minitx.tasks.base import IGNORE, Batch
 
 KINDS = ("exact", "sampled", "empirical")
@@ -28,7 +29,7 @@ def fisher_diagonal(
     Parameters
     ----------
     model : Module
-        Not changed; gradients that it holds are dropped.
+        Not changed; gradients that it holds are dropped. It runs without dropout.
     batch : Batch
         Every position with a target counts as one example x.
     kind : {"exact", "sampled", "empirical"}
@@ -44,20 +45,23 @@ def fisher_diagonal(
     Raises
     ------
     MinitxError
-        For an unknown kind, a missing generator, or a batch without targets.
+        For an unknown kind, a missing generator, a batch without targets, or a target that is none
+        of the model's outputs.
     """
     choose(dict.fromkeys(KINDS), kind, "Fisher kind")
     if kind == "sampled" and rng is None:
         raise MinitxError("A sampled Fisher needs a generator: rng=np.random.default_rng(seed).")
     total = {name: np.zeros(p.shape) for name, p in model.named_parameters()}
     examples = 0
-    for row, at in np.argwhere(batch.targets != IGNORE):
-        one = _row(batch, row)
-        p = _probabilities(model, one, at)
-        for label, weight in _labels(kind, p, int(batch.targets[row, at]), rng):
-            for name, g in _score(model, one, at, label):
-                total[name] += weight * np.square(g, dtype=np.float64)
-        examples += 1
+    with evaluating(model):
+        for row, at in np.argwhere(batch.targets != IGNORE):
+            one = _row(batch, row)
+            p = _probabilities(model, one, at)
+            check_ids(batch.targets[row, at], len(p), "Target", "the model's output")
+            for label, weight in _labels(kind, p, int(batch.targets[row, at]), rng):
+                for name, g in _score(model, one, at, label):
+                    total[name] += weight * np.square(g, dtype=np.float64)
+            examples += 1
     if not examples:
         raise MinitxError("The batch has no targets, so there is no Fisher information to compute.")
     return {name: value / examples for name, value in total.items()}
@@ -73,8 +77,9 @@ def _labels(kind, p, true, rng) -> list[tuple[int, float]]:
 def _score(model: Module, one: Batch, at: int, label: int) -> Iterator[tuple[str, np.ndarray]]:
     """The gradient of ``log p(label | x)`` by every parameter that it depends on."""
     model.zero_grad()
-    logits = model(one.tokens, **one.model_kwargs())
-    ops.log_softmax(logits[:, at])[0, label].backward()
+    with enable_grad():  # also where the caller has switched gradients off
+        logits = model(one.tokens, **one.model_kwargs())
+        ops.log_softmax(logits[:, at])[0, label].backward()
     for name, p in model.named_parameters():
         if p.grad is not None:
             yield name, p.grad

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import Tensor, enable_grad
+from minitx.autograd.fused import check_ids
 from minitx.errors import MinitxError, ShapeError, choose
 from minitx.interp.running import frozen
 from minitx.nn import LayerNorm
@@ -174,6 +175,12 @@ def logit_attribution(
     Decomposition
         The parts of `decompose_resid`, and ``"final norm bias"`` if there is one. They sum to the
         logits.
+
+    Raises
+    ------
+    MinitxError
+        If an id is not among the outputs; so is -100, which marks "no target" elsewhere: put any
+        token there and leave its position out of what you sum.
     """
     resid = decompose_resid(model, cache, per_head=per_head)
     labels, parts = list(resid.labels), resid.parts
@@ -190,19 +197,19 @@ def logit_attribution(
         if against is not None:
             raise MinitxError("against= is subtracted from tokens=; give both.")
         return Decomposition(labels, parts @ W_U)
-    direction = W_U.T[_ids(tokens, parts.shape[1:3], "tokens")]  # [B, T, D]
+    direction = _rows_of(W_U.T, tokens, parts.shape[1:3], "tokens")  # [B, T, D]
     if against is not None:
-        direction = direction - W_U.T[_ids(against, parts.shape[1:3], "against")]
+        direction = direction - _rows_of(W_U.T, against, parts.shape[1:3], "against")
     return Decomposition(labels, np.einsum("cbtd,btd->cbt", parts, direction))
 
 
-def _ids(tokens: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
+def _rows_of(table: np.ndarray, tokens: np.ndarray, shape: tuple, name: str) -> np.ndarray:
     tokens = np.asarray(tokens)
     if tokens.shape != tuple(shape):
         raise ShapeError(
             f"{name} has shape {tokens.shape}; expected {tuple(shape)} (batch, positions)."
         )
-    return tokens
+    return table[check_ids(tokens, len(table), "Id", f"the output, from which {name}= picks,")]
 
 
 def logit_lens(model: Any, cache: Mapping, norm: str = "own") -> np.ndarray:

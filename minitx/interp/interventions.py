@@ -13,7 +13,7 @@ is as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -115,6 +115,11 @@ def put(value: np.ndarray | float, index: Any = ...) -> Callable[[Tensor, Any], 
 
 def _mask(shape: tuple[int, ...], index: Any, name: str) -> np.ndarray:
     chosen = np.zeros(shape, dtype=bool)
+    if getattr(index, "ndim", 0) > 1 and index.dtype != bool and index.shape == shape[: index.ndim]:
+        raise MinitxError(
+            f"The index into {name} has the shape of a mask, {list(index.shape)}, but holds "
+            f"{index.dtype}: NumPy would read numbers as places; pass mask.astype(bool)."
+        )
     try:
         chosen[index] = True
     except IndexError as error:
@@ -264,8 +269,7 @@ def knock_out(
         Only in these heads.
     """
     layers = [layers] if isinstance(layers, int | np.integer) else list(layers)
-    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype == bool
-    chosen_pairs: Any = pairs if is_mask else list(cast(Iterable, pairs))
+    chosen_pairs = _as_pairs(pairs)
 
     def forbid(value: float) -> Callable[[Tensor, Any], Tensor]:
         def hook(activation: Tensor, point: Any) -> Tensor:
@@ -283,12 +287,25 @@ def knock_out(
     return hooks
 
 
-def _pairs(pairs: Any, heads: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+def _as_pairs(pairs: Any) -> np.ndarray:
+    """Places as int [n, 2], or a mask as it is."""
+    array = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs))
+    if array.dtype == bool:
+        return array
+    if array.size and (array.dtype.kind not in "iu" or array.shape[1:] != (2,)):
+        raise MinitxError(
+            "pairs must be a list of (query, key), or a mask of dtype bool [T, S] or [B, T, S]; got "
+            f"{array.dtype} {list(array.shape)}."
+        )
+    return array.reshape(-1, 2).astype(np.int64)
+
+
+def _pairs(pairs: np.ndarray, heads: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     """Chosen (query, key) pairs as bool, broadcastable to ``[B, H, T, S]``."""
-    if isinstance(pairs, np.ndarray):
+    if pairs.dtype == bool:
         chosen = pairs if pairs.ndim == 2 else pairs[:, None] if pairs.ndim == 3 else pairs
     else:
-        chosen = _mask(shape[-2:], tuple(np.array(pairs, dtype=int).reshape(-1, 2).T), name)
+        chosen = _mask(shape[-2:], tuple(pairs.T), name)
     try:
         chosen = np.broadcast_to(chosen, shape)
     except ValueError:
@@ -353,7 +370,7 @@ def steer(name: str, vector: ArrayLike, strength: float = 1.0, positions: Any = 
     strength : float
     positions : int, slice or list, optional
     """
-    vector = np.array(vector)
+    vector = np.array(vector, dtype=np.float64)
 
     def hook(activation: Tensor, point: Any) -> Tensor:
         step = _fit(strength * vector, activation, point.name)

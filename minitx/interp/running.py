@@ -7,18 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitx.autograd import no_grad
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[Any]:
-    """The model without dropout; training modes are restored afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield model
-    finally:
-        for module, training in modes:
-            module.training = training
+from minitx.nn.module import evaluating
 
 
 @contextmanager

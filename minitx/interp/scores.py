@@ -66,6 +66,13 @@ def _pool(values: np.ndarray, rows: np.ndarray, ndim: int) -> Score:
     return float(score[0]) if ndim == 2 else score
 
 
+def _place(position: int, keys: int) -> int:
+    """A key's place counted from 0; NumPy would count a negative one from the end."""
+    if not isinstance(position, int | np.integer) or not 0 <= position < keys:
+        raise MinitxError(f"position must be a key's place, 0 to {keys - 1}; got {position!r}.")
+    return int(position)
+
+
 def _tokens(tokens: ArrayLike, shape: tuple[int, int], name: str = "tokens") -> np.ndarray:
     tokens = np.asarray(tokens)
     try:
@@ -221,7 +228,9 @@ def retrieval_score(
     batch, heads, queries, keys = p.shape
     tokens = _tokens(tokens, (batch, keys))
     outputs = _tokens(outputs, (batch, queries), "outputs")
-    needle = _tokens(needle, (batch, keys), "needle").astype(bool)
+    needle = _tokens(needle, (batch, keys), "needle")
+    if needle.dtype != bool:
+        raise MinitxError(f"needle must be a bool mask over keys; got dtype {needle.dtype}.")
     counted = _rows(rows, (batch, queries))
     looked = p.argmax(-1)  # [B, H, T]
     scores = []
@@ -283,7 +292,7 @@ def first_token_share(
     """
     p, first = _open(pattern)
     _refuse_signed(p)
-    queries = p.shape[-2]
+    queries, position = p.shape[-2], _place(position, p.shape[-1])
     later = np.arange(queries) + first > position
     counted = _rows(rows, (p.shape[0], queries)) & later
     return _pool(p[..., position], counted, np.ndim(pattern))
@@ -311,6 +320,7 @@ def sink_rate(pattern: ArrayLike, threshold: float = 0.3, position: int = 0) -> 
     """
     p, first = _open(pattern)
     _refuse_signed(p)
+    position = _place(position, p.shape[-1])
     rows = np.arange(p.shape[-2]) + first >= position
     if not rows.any():
         return float("nan") if np.ndim(pattern) == 2 else np.full(p.shape[1], np.nan)
@@ -340,6 +350,7 @@ def value_drain(values: ArrayLike, position: int = 0) -> Score:
         raise ShapeError(f"values has shape {values.shape}; expected [B, T, H, K] with T ≥ 2.")
     values = values.reshape((1,) * (4 - values.ndim) + values.shape).astype(np.float64)
     norms = np.linalg.norm(values, axis=-1).mean(0)  # [T, H]
+    position = _place(position, len(norms))
     others = np.delete(norms, position, axis=0).mean(0)
     return np.where(others > 0, norms[position] / np.where(others > 0, others, 1.0), np.nan)
 

@@ -201,7 +201,7 @@ def generate(
 
     Returns
     -------
-    int array [B, T + n]
+    int64 array [B, T + n]
 
     Raises
     ------
@@ -238,5 +238,5 @@ def _generate(model, tokens, n, rng, temperature, cache):
             following = logits.argmax(axis=-1)
         else:  # the largest of logits + Gumbel noise is a draw from their softmax
             following = (logits / temperature + rng.gumbel(size=logits.shape)).argmax(axis=-1)
-        tokens = np.concatenate([tokens, following[:, None].astype(tokens.dtype)], axis=1)
+        tokens = np.concatenate([tokens, following[:, None]], axis=1)
     return tokens

@@ -66,6 +66,7 @@ class Embedding(Module):
         self.weight = Parameter((std * rng.standard_normal((vocab_size, d_model))).astype(dtype))
 
     def forward(self, tokens: np.ndarray) -> Tensor:  # [B, T] or [B, T, F] -> [B, T, D]
+        tokens = np.asarray(tokens)
         vectors = ops.embedding(tokens, self.weight)
         return ops.sum(vectors, axis=2) if tokens.ndim == 3 else vectors
 

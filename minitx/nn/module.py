@@ -169,6 +169,18 @@ class Module:
 
 
 @contextmanager
+def evaluating(module: Module) -> Iterator[Module]:
+    """The module without dropout; each part's own mode comes back, also after an exception."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield module
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+@contextmanager
 def _replaced(module: Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     """Put tensors in the place of parameters, by name, for the length of a ``with`` block."""
     own = dict(module.named_parameters())

@@ -112,7 +112,8 @@ class ALiBi(Positions):
         self.slopes = alibi_slopes(config.n_heads)  # [H]
 
     def bias(self, query_positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
-        distance = np.abs(query_positions[..., :, None] - key_positions[..., None, :])
+        query, key = (np.asarray(p, dtype=np.int64) for p in (query_positions, key_positions))
+        distance = np.abs(query[..., :, None] - key[..., None, :])  # [.., T, S]
         return (-self.slopes[:, None, None] * distance[..., None, :, :]).astype(self.dtype)
 
 

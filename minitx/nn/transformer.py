@@ -232,7 +232,7 @@ class Transformer(HookedModule):
             raise MinitxError(
                 f"Token id {bad} lies outside of the vocabulary 0 … {self.config.vocab_size - 1}."
             )
-        return tokens
+        return tokens.astype(np.int64, copy=False)  # a narrow type would cut off what is generated
 
     def check_positions(self, positions: np.ndarray, T: int) -> np.ndarray:
         """Positions as an int array [T] or [B, T]."""
@@ -246,7 +246,7 @@ class Transformer(HookedModule):
                 f"positions must be an int array [T] or [B, T] with T = {T}, got {positions.dtype} "
                 f"{positions.shape}."
             )
-        return positions
+        return positions.astype(np.int64, copy=False)  # unsigned distances would wrap
 
     def generate(
         self,

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import no_grad
+from minitx.autograd.fused import check_ids
 from minitx.errors import MinitxError, ShapeError
 from minitx.nn.hooks import HookedModule
-from minitx.nn.module import Module
+from minitx.nn.module import Module, evaluating
 from minitx.tasks.base import IGNORE, Batch
 
 Positions = int | Iterable[int] | np.ndarray | None
@@ -50,26 +51,27 @@ def answers(
     Raises
     ------
     MinitxError
-        If nothing is asked for at these positions, or the model has no hooks to hang these on.
+        If nothing is asked for at these positions, a target is none of the model's outputs, or the
+        model has no hooks to hang these on.
     """
     asked, hooks = _asked(batch, positions), list(hooks)
+    if chunk < 1:
+        raise MinitxError(
+            f"chunk is how many sequences go through at once, 1 or more; got {chunk}."
+        )
     if hooks and not isinstance(model, HookedModule):
         raise MinitxError(f"hooks need a model with hook points, got {type(model).__name__}.")
     step = batch.size if hooks else chunk
-    was_training = model.training
     found = []
-    try:
-        model.eval()
-        with no_grad():
-            for start in range(0, batch.size, step):
-                part = batch[start : start + step]
-                if hooks and isinstance(model, HookedModule):
-                    logits = model.run_with_hooks(part.tokens, hooks, **part.model_kwargs())
-                else:
-                    logits = model(part.tokens, **part.model_kwargs())
-                found.append(logits.data[asked[start : start + step]].argmax(axis=-1))
-    finally:
-        model.train(was_training)
+    with evaluating(model), no_grad():
+        for start in range(0, batch.size, step):
+            part, here = batch[start : start + step], asked[start : start + step]
+            if hooks and isinstance(model, HookedModule):
+                logits = model.run_with_hooks(part.tokens, hooks, **part.model_kwargs())
+            else:
+                logits = model(part.tokens, **part.model_kwargs())
+            check_ids(part.targets[here], logits.shape[-1], "Target", "the model's output")
+            found.append(logits.data[here].argmax(axis=-1))
     return np.concatenate(found)
 
 
@@ -105,8 +107,12 @@ def _asked(batch: Batch, positions: Positions) -> np.ndarray:
     if positions is not None:
         wanted = np.asarray(positions if isinstance(positions, int) else np.asarray(positions))
         if wanted.dtype != bool:
-            if wanted.dtype.kind not in "iu" or (
-                wanted.size and (int(wanted.min()) < -T or int(wanted.max()) >= T)
+            if (
+                wanted.dtype.kind not in "iu"
+                or wanted.ndim > 1
+                or (  # 2-D: a mask that is not bool
+                    wanted.size and (int(wanted.min()) < -T or int(wanted.max()) >= T)
+                )
             ):
                 raise MinitxError(
                     f"positions are whole numbers from {-T} to {T - 1}, or bool [T] or [B, T]; got "
