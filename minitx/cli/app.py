@@ -218,6 +218,19 @@ def power(
     return show_power(name, wanted, design, out, _overrides(settings))
 
 
+@app.command()
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="FAMILY.NAME", help="Such as sinks.mine; writes mine.py here.")
+    ],
+) -> None:
+    """Write an experiment of your own to start from: it runs, and says TODO where yours goes."""
+    from minitx.cli.new import write_experiment
+
+    path = write_experiment(name)
+    typer.echo(f"Wrote {path}; have a first look with: minitx run {path} --quick")
+
+
 @exercises_app.callback(invoke_without_command=True)
 def exercises(
     context: typer.Context,

@@ -108,7 +108,7 @@ def test_help_and_version(cli):
     for arguments in ([], ["--help"], ["-h"]):
         code, out, err = cli(*arguments)
         assert (code, err) == (0, "")
-        for command in ("list", "show", "run", "power", "exercises", "grade"):
+        for command in ("list", "show", "run", "power", "new", "exercises", "grade"):
             assert f"\n  {command} " in out
     code, out, _ = cli("--version")
     assert code == 0 and re.fullmatch(r"minitx \d+\.\d+\.\d+\n", out)
