@@ -69,7 +69,7 @@ def log_softmax_backward(g, y):
 def _logsumexp(x):
     """Stable ``log(sum(exp(x)))`` over the last axis: the maximum comes out of the sum first."""
     peak = x.real.max(axis=-1, keepdims=True, initial=-np.inf)
-    peak = np.where(np.isinf(peak), 0, peak).astype(x.real.dtype)
+    peak = np.where(abs(peak) == np.inf, 0, peak).astype(x.real.dtype)
     with np.errstate(divide="ignore"):  # log(0) = -inf is what an impossible row means
         return np.log(np.exp(x - peak).sum(axis=-1)) + peak[..., 0]
 
