@@ -1,8 +1,9 @@
 """Reverse-mode automatic differentiation over NumPy arrays.
 
 Read in this order: `tensor.py` (what a tensor is), `engine.py` (how operations are recorded and how
-gradients walk back), `ops.py` and `fused.py` (the table of operations), `check.py` (is a gradient
-right?).
+gradients walk back), `ops.py` (the table of operations: the elementary ones), `products.py` (products
+of matrices), `coarse.py` (operations of one kernel each: softmax, linear, attention, losses),
+`blocks.py` (half a transformer block as one operation), `check.py` (is a gradient right?).
 """
 
 from minitx.autograd import ops

@@ -1,7 +1,7 @@
 """Every operation: forward and gradient rule side by side.
 
 This file is the elementary ones; the coarse ones, one kernel each (softmax, linear, attention,
-losses), are in `fused.py`, the products of matrices in `products.py`; they reappear here.
+losses), are in `coarse.py`, the products of matrices in `products.py`; they reappear here.
 
 How to read a line: ``return y, lambda g: ...`` gives the output and, for each input, the rule that
 maps ``g``, the gradient of the final number by ``y``, to its gradient by that input. Rules do not
@@ -19,8 +19,7 @@ import builtins
 
 import numpy as np
 
-from minitx.autograd.engine import primitive
-from minitx.autograd.fused import (
+from minitx.autograd.coarse import (
     attention,
     cross_entropy,
     dropout,
@@ -34,6 +33,7 @@ from minitx.autograd.fused import (
     silu,
     softmax,
 )
+from minitx.autograd.engine import primitive
 from minitx.autograd.products import einsum, matmul
 from minitx.autograd.tensor import Tensor
 from minitx.errors import MinitxError

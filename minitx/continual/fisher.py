@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minitx.autograd import enable_grad, no_grad, ops
-from minitx.autograd.fused import check_ids
+from minitx.autograd.coarse import check_ids
 from minitx.errors import MinitxError, choose
 from minitx.nn.module import Module, evaluating
 from minitx.tasks.base import IGNORE, Batch

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import Tensor, enable_grad
-from minitx.autograd.fused import check_ids
+from minitx.autograd.coarse import check_ids
 from minitx.errors import MinitxError, ShapeError, choose
 from minitx.interp.running import frozen
 from minitx.nn import LayerNorm

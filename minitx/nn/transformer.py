@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import Tensor, ops
-from minitx.autograd.fused import outside
+from minitx.autograd.coarse import outside
 from minitx.errors import MinitxError, ShapeError, choose
 from minitx.nn import fast
 from minitx.nn import generate as generation

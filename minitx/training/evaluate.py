@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minitx.autograd import no_grad
-from minitx.autograd.fused import check_ids
+from minitx.autograd.coarse import check_ids
 from minitx.errors import MinitxError, ShapeError
 from minitx.nn.hooks import HookedModule
 from minitx.nn.module import Module, evaluating

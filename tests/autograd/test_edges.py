@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitx.autograd import Tensor, fused, gradcheck, ops, tensor
+from minitx.autograd import Tensor, coarse, gradcheck, ops, tensor
 from minitx.errors import MinitxError
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -157,7 +157,7 @@ def test_the_range_is_checked_for_integers_of_any_width(vocab, data):
     near = st.integers(max(limits.min, -vocab - 2), min(limits.max, 2 * vocab))
     ids = data.draw(st.lists(near | st.integers(limits.min, limits.max), max_size=5))
     expected = any(not 0 <= i < vocab for i in ids)
-    assert fused.outside(np.array(ids, dtype), vocab) == expected
+    assert coarse.outside(np.array(ids, dtype), vocab) == expected
 
 
 def test_a_negative_narrow_integer_does_not_pass_for_a_large_one():
