@@ -184,7 +184,12 @@ def clip(x, low=None, high=None):
 
 @primitive
 def where(condition, a, b):
-    """``a`` where the condition holds, else ``b``. A NaN in the branch not taken does no harm."""
+    """``a`` where the condition holds, else ``b``.
+
+    The branch not taken gets the gradient 0, so a NaN *value* in it does no harm. An infinite *slope*
+    does, as in PyTorch and JAX: in ``where(x > 0, log(x), 0)`` the rule of ``log`` turns that 0 into
+    ``0 / 0 = NaN`` at x = 0. Make the input harmless first: ``log(where(x > 0, x, 1))``.
+    """
     if getattr(condition, "dtype", np.bool_) != np.bool_:
         raise MinitxError(f"where needs a condition of dtype bool, got {condition.dtype}.")
     y = np.where(condition, a, b)

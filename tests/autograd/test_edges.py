@@ -275,3 +275,21 @@ def test_tensors_as_indices():
     assert t[Tensor([True, False])].shape == (1, 3)
     with pytest.raises(IndexError):
         t[5]
+
+
+def test_where_stops_values_but_not_infinite_slopes():
+    """As its docstring says: a NaN value does no harm, an infinite slope does, a safe input helps."""
+    x = tensor([0.0, 2.0], requires_grad=True)
+    with np.errstate(all="ignore"):
+        ops.where(x.data > 0, ops.log(x), 0.0).sum().backward()
+    assert np.isnan(x.grad[0]) and x.grad[1] == 0.5
+
+    safe = tensor([0.0, 2.0], requires_grad=True)
+    inside = ops.where(safe.data > 0, safe, 1.0)
+    ops.where(safe.data > 0, ops.log(inside), 0.0).sum().backward()
+    np.testing.assert_array_equal(safe.grad, [0, 0.5])
+
+    taken = tensor([1.0], requires_grad=True)
+    y = ops.where(np.array([True]), taken, tensor([np.nan], requires_grad=True))
+    y.backward()
+    assert y.data == 1 and taken.grad == 1
