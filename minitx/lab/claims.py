@@ -9,7 +9,7 @@ import numpy as np
 
 from minitx.errors import MinitxError
 from minitx.lab.results import Results, Run
-from minitx.lab.statistics import RESAMPLES, bootstrap_interval
+from minitx.statistics import RESAMPLES, bootstrap_interval
 
 SYMBOLS = {"at_least": "≥", "at_most": "≤"}
 

@@ -11,7 +11,7 @@ triangles point to the side that the claim is on. Matplotlib loads when the firs
 """
 
 from minitx.plots.matrices import matrix, pattern
-from minitx.plots.panels import bars, interval, seed_dots, seed_lines, threshold_line
+from minitx.plots.panels import bars, seed_dots, seed_lines, threshold_line
 from minitx.plots.style import (
     COMPARISON,
     CONTROL,
@@ -40,7 +40,6 @@ __all__ = [
     "Look",
     "bars",
     "figure",
-    "interval",
     "label",
     "legend",
     "look",

@@ -5,9 +5,7 @@ Every panel draws into an Axes and returns it. None of them knows what a model o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from minitx.errors import MinitxError, ShapeError
 from minitx.plots.style import FONT, Look, look
+from minitx.statistics import column_intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,53 +21,6 @@ if TYPE_CHECKING:
 Role = str | int | Look
 Thresholds = float | Mapping[str, float] | None
 Directions = str | Mapping[str, str]
-
-
-# Student's t at .975 for 1, 2, ... degrees of freedom; beyond, an expansion in 1/dof will do.
-_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
-
-
-def _tail(n: int) -> float:
-    """Where to read the bootstrap distribution of n seeds: wider than 2.5 % when n is small."""
-    z, dof = 1.959964, n - 1
-    t = _STUDENT[dof - 1] if dof <= len(_STUDENT) else z + (z**3 + z) / (4 * dof)
-    return NormalDist().cdf(-math.sqrt(n / dof) * t)
-
-
-def interval(values: np.ndarray, draws: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over seeds and its 95 % interval: bootstrap, expanded percentiles (Hesterberg, 2015).
-
-    The method of ``minitx.lab.statistics``, here for many columns at once.
-
-    Parameters
-    ----------
-    values : float [seeds, ...]
-        NaN in a seed leaves that seed out, column by column.
-
-    Returns
-    -------
-    mean, low, high : float [...]
-        NaN where no seed is finite; low = mean = high for a single seed. The draws come from a
-        fixed stream, so a figure drawn twice is the same figure.
-    """
-    values = np.asarray(values, dtype=float)
-    columns = values.reshape(len(values), -1).T
-    out = np.array([_interval(column[np.isfinite(column)], draws) for column in columns])
-    mean, low, high = (part.reshape(values.shape[1:]) for part in out.reshape(-1, 3).T)
-    return mean, low, high
-
-
-def _interval(seeds: np.ndarray, draws: int) -> tuple[float, float, float]:
-    n = len(seeds)
-    if n == 0:
-        return math.nan, math.nan, math.nan
-    mean = float(seeds.mean())
-    if n == 1:
-        return mean, mean, mean
-    picks = np.random.default_rng(0).integers(n, size=(draws, n))
-    means = np.sort(seeds)[picks].mean(axis=1)
-    low, high = np.quantile(means, [_tail(n), 1 - _tail(n)])
-    return mean, min(float(low), mean), max(float(high), mean)
 
 
 def threshold_line(
@@ -175,7 +127,7 @@ def seed_dots(
         offset = row + np.linspace(-0.22, 0.22, len(seeds)) if len(seeds) > 1 else np.full(1, row)
         if np.isfinite(seeds).any():  # an unclipped line without points upsets the layout
             _points(ax, seeds, offset, style, horizontal)
-            mean, low, high = interval(seeds)
+            mean, low, high = column_intervals(seeds)
             _whisker(ax, row, float(mean), float(low), float(high), style, horizontal)
         limit = threshold.get(name) if isinstance(threshold, Mapping) else threshold
         if limit is not None:
@@ -254,7 +206,7 @@ def seed_lines(
     style = look(role)
     if thin:
         ax.plot(x, ys.T, color=style.color, linestyle=style.linestyle, lw=0.7, alpha=0.4, zorder=2)
-    mean, low, high = interval(ys)
+    mean, low, high = column_intervals(ys)
     if len(ys) > 1:
         ax.fill_between(x, low, high, color=style.color, alpha=0.15, lw=0, zorder=1)
     ax.plot(
@@ -288,7 +240,7 @@ def bars(
     roles = roles or {}
     for at, (name, seeds) in enumerate(values.items()):
         style = look(roles.get(name, "treatment"))
-        mean = float(interval(np.asarray(seeds, dtype=float))[0])
+        mean = float(column_intervals(seeds)[0])
         ax.bar(
             at,
             mean,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from minitx.lab.statistics import (
+from minitx.statistics import (
     bootstrap_interval,
+    column_intervals,
     expanded_tail,
     student_quantile,
     student_within,
@@ -64,6 +65,21 @@ def test_more_of_the_same_seeds_narrow_the_interval(values):
     _, low, high = bootstrap_interval(values)
     _, low3, high3 = bootstrap_interval(values * 3)
     assert high3 - low3 < high - low
+
+
+@given(st.lists(samples.map(lambda v: v[:2]), min_size=1, max_size=3))
+def test_columns_have_the_interval_of_each(columns):
+    together = np.array(column_intervals(np.transpose(columns)))
+    np.testing.assert_array_equal(together.T, [bootstrap_interval(each) for each in columns])
+
+
+def test_columns_leave_missing_seeds_out():
+    """One seed has a mean and no interval; none has neither."""
+    nan = math.nan
+    mean, low, high = column_intervals([[1.0, 1.0, nan], [3.0, nan, nan], [nan, nan, nan]])
+    assert (mean[0], low[0], high[0]) == bootstrap_interval([1.0, 3.0])
+    assert mean[1] == 1.0 and np.isnan([low[1], high[1], mean[2], low[2], high[2]]).all()
+    assert column_intervals(np.zeros((2, 3, 4)))[1].shape == (3, 4)
 
 
 @pytest.mark.parametrize(("n", "least"), [(5, 0.89), (10, 0.92), (20, 0.93), (40, 0.93)])

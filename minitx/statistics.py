@@ -85,7 +85,34 @@ def bootstrap_interval(
     return estimate, float(min(low, estimate)), float(max(high, estimate))
 
 
-@lru_cache(maxsize=4)
+def column_intervals(values: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`bootstrap_interval` for many columns at once, as figures need it.
+
+    Parameters
+    ----------
+    values : array_like of float, shape [seeds, ...]
+        NaN in a seed leaves that seed out, column by column.
+
+    Returns
+    -------
+    mean, low, high : float [...]
+        The mean is NaN where no seed is finite, the ends where fewer than two are: one training
+        has no interval.
+    """
+    values = np.asarray(values, dtype=np.float64)  # [seeds, ...]
+    columns = values.reshape(len(values), -1).T  # [columns, seeds]
+    out = np.full((len(columns), 3), np.nan)
+    for row, column in zip(out, columns, strict=True):
+        seeds = column[np.isfinite(column)]
+        if len(seeds) > 1:
+            row[:] = bootstrap_interval(seeds)
+        elif len(seeds):
+            row[0] = seeds[0]
+    mean, low, high = out.T.reshape(3, *values.shape[1:])
+    return mean, low, high
+
+
+@lru_cache(maxsize=16)
 def _resample(n: int, resamples: int) -> np.ndarray:
     """Which seeds each resample draws, int [resamples, n]; each draw comes with its mirror image.
 
