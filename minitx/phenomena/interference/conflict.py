@@ -11,16 +11,18 @@ import numpy as np
 from minitx import plots
 from minitx.autograd import no_grad, ops
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena._common import mean, roles
+from minitx.phenomena.figures import by_arm, claimed, mean, roles
 from minitx.phenomena.interference._recipe import Recipe
 from minitx.phenomena.recipe import train
 from minitx.tasks.conflict import MemoryOrContext
+from minitx.training import accuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from minitx.lab import Results
+    from minitx.tasks import Batch
 
 DOSES = {"q=0": 0.0, "q=.5": 0.5, "q=.8": 0.8, "q=.9": 0.9, "q=1": 1.0}
 
@@ -111,23 +113,21 @@ class Conflict(Experiment):
         recipe = dataclasses.replace(settings, steps=settings.steps * settings.longer)
         model, rng = train(task, recipe, seed)
 
-        def ask(**changes: Any) -> tuple[np.ndarray, Any]:
-            batch = MemoryOrContext(**{**world, **changes}).sample(settings.test_sequences, rng)
-            with no_grad():
-                return ops.softmax(model(batch.tokens)[:, -1]).data, batch  # [B, V]
+        def questions(**changes: Any) -> Batch:
+            return MemoryOrContext(**world | changes).sample(settings.test_sequences, rng)
 
-        p, batch = ask(closed_share=0.0, conflict=True)
-        rows = np.arange(batch.size)
+        batch = questions(closed_share=0.0, conflict=True)
+        with no_grad():
+            p = ops.softmax(model(batch.tokens)[:, -1]).data  # [B, V]
+        each = np.arange(batch.size)
         memory, part = batch.info["memory"], batch.info["part"]
-        p_memory = p[rows, memory]
-        closed, closed_batch = ask(closed_share=1.0)
-        open_, open_batch = ask(closed_share=0.0, truth=1.0)
+        p_memory = p[each, memory]
         return {
             "p_memory": p_memory.mean(),
-            "p_context": p[rows, batch.info["stated"]].mean(),
+            "p_context": p[each, batch.info["stated"]].mean(),
             "answers_memory": (p.argmax(axis=-1) == memory).mean(),
-            "closed": (closed.argmax(axis=-1) == closed_batch.targets[:, -1]).mean(),
-            "open": (open_.argmax(axis=-1) == open_batch.targets[:, -1]).mean(),
+            "closed": accuracy(model, questions(closed_share=1.0)),
+            "open": accuracy(model, questions(closed_share=0.0, truth=1.0)),
             "by_frequency": [p_memory[part == k].mean() for k in range(3)],
         }
 
@@ -144,19 +144,16 @@ class Conflict(Experiment):
         )
 
 
-# ---- the figure
-
-
 def _doses(ax: Axes, results: Results) -> None:
     there = [name for name in DOSES if results[name]]
     if not there:
         return
     x = [DOSES[name] for name in there]
     for measure, label, role in (
-        ("p_memory", "memory's value", plots.TREATMENT),
-        ("p_context", "the stated value", plots.COMPARISON),
+        ("p_memory", "memory's value", "treatment"),
+        ("p_context", "the stated value", "comparison"),
     ):
-        ys = np.stack([results.values(name, measure) for name in there], axis=1)  # [seeds, doses]
+        ys = np.stack(list(by_arm(results, measure, there).values()), axis=1)  # [seeds, doses]
         plots.seed_lines(ax, x, ys, label, role)
     ax.set_ylim(-0.03, 1.05)
     plots.label(
@@ -165,15 +162,12 @@ def _doses(ax: Axes, results: Results) -> None:
         x="share of training statements true to memory, q",
         y="probability under conflict",
     )
-    plots.legend(ax, loc="center left")
+    plots.legend(ax, loc="best")
 
 
 def _arms(ax: Axes, results: Results) -> None:
-    values = {name: results.values(name, "p_memory") for name in results.arms if results[name]}
-    limit = {"no closed book": 0.02}
-    looks = roles(results, comparison=("q=.8, longer",))
-    plots.seed_dots(ax, values, roles=looks, threshold=limit, direction="at_most")
+    looks = {**roles(results), "q=.8, longer": "comparison"}
+    plots.seed_dots(ax, by_arm(results, "p_memory"), roles=looks, **claimed(results, "p_memory"))
     ax.set_xlim(-0.03, 1.03)
-    plots.label(
-        ax, "No memory without closed book; less if longer", x="probability of memory's value"
-    )
+    x = "probability of memory's value"
+    plots.label(ax, "No memory without closed book; less if longer", x=x, wrap=50)
