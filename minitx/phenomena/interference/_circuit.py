@@ -1,4 +1,4 @@
-"""Training and dissecting the recall circuit: what `interference.retrieval_heads` is made of."""
+"""Looking into heads: the recall circuit of `retrieval_heads`, and the one head of `ink`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from minitx.autograd import Tensor, no_grad, ops
 from minitx.interp import interventions, patching, scores
 from minitx.nn.transformer import Transformer
 from minitx.tasks import IGNORE, Batch
+from minitx.tasks.needles import EASY, HARD, NEEDLE
 from minitx.tasks.recall import AssociativeRecall
 from minitx.training import Callback, State
 
@@ -182,3 +183,34 @@ def example_patterns(
     words = [f"v{t}" if t < task.n_values else f"k{t - task.n_values}" for t in tokens[0].tolist()]
     patterns = np.stack([cache["pattern", layer][0, head] for layer, head in heads])
     return {"example_tokens": words, "example_patterns": patterns.astype(float).round(4)}
+
+
+# ---- one head that looks for a needle
+
+
+def look(model: Transformer, batch: Batch, chunk: int = 50) -> dict[str, float]:
+    """What the last query does, means over sequences: nan where there is no such distractor.
+
+    Returns
+    -------
+    dict
+        accuracy; attention on the ``needle``, and on one ``easy`` and one ``hard`` distractor;
+        ``easy_gap`` and ``hard_gap``: how far their scores lie below the needle's (softmax keeps
+        differences of scores, so that they are logarithms of ratios of attention).
+    """
+    right, rows = [], []
+    for start in range(0, batch.size, chunk):
+        part = batch[start : start + chunk]
+        with no_grad():
+            logits, cache = model.run_with_cache(
+                part.tokens, names_filter=lambda name: name.endswith("attn.hook_pattern")
+            )
+        right.append(logits.data[:, -1].argmax(axis=-1) == part.targets[:, -1])
+        rows.append(np.asarray(cache["blocks.0.attn.hook_pattern"])[:, 0, -1])  # [B, S]
+    row, kind = np.concatenate(rows).astype(float), batch.info["kind"]
+    needle = row[kind == NEEDLE]  # [B]
+    gap = np.log(needle)[:, None] - np.log(np.maximum(row, 1e-30))
+    seen = {"accuracy": np.concatenate(right), "needle": needle}
+    for name, which in (("easy", EASY), ("hard", HARD)):
+        seen |= {name: row[kind == which], f"{name}_gap": gap[kind == which]}
+    return {name: float(values.mean()) if values.size else np.nan for name, values in seen.items()}

@@ -127,3 +127,17 @@ def softmax_gold(n: int, d: int, beta: float) -> float:
     exp(beta²/2d). Exponentially many keys fit before it falls.
     """
     return 1.0 / (1.0 + (n - 1) * math.exp(-beta + beta**2 / (2 * d)))
+
+
+def needle_attention(p: np.ndarray, n: int, gap_hard: float, gap_easy: float) -> np.ndarray:
+    """Attention on the needle: ``1 / (1 + n (p exp(-gap_hard) + (1 - p) exp(-gap_easy)))``.
+
+    Parameters
+    ----------
+    p : float [...]
+        Share of hard ones among the `n` distractors.
+    gap_hard, gap_easy : float
+        How far a hard or an easy distractor's score lies below the needle's. While gap_hard is the
+        smaller, this is convex in p and steepest at 0: the first drop does the most harm.
+    """
+    return 1.0 / (1.0 + n * (p * np.exp(-gap_hard) + (1.0 - p) * np.exp(-gap_easy)))

@@ -11,7 +11,7 @@ import numpy as np
 from minitx import plots
 from minitx.autograd import no_grad, ops
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena.figures import by_arm, claimed, mean, roles
+from minitx.phenomena.figures import by_arm, mean, rows
 from minitx.phenomena.interference._recipe import Recipe
 from minitx.phenomena.recipe import train
 from minitx.tasks.conflict import MemoryOrContext
@@ -135,7 +135,15 @@ class Conflict(Experiment):
         """Memory against context by dose; beside it, the arms with their control."""
         fig, (left, right) = plots.figure(ncols=2, size=(11.0, 4.6), width_ratios=[1.0, 1.15])
         _doses(left, results)
-        _arms(right, results)
+        rows(
+            right,
+            results,
+            "p_memory",
+            looks={"q=.8, longer": "comparison"},
+            title="No memory without closed book;\nless if longer",
+            x="probability of memory's value",
+            limits=(-0.03, 1.03),
+        )
         low, high = mean(results, "q=0", "p_memory"), mean(results, "q=1", "p_memory")
         return plots.suptitle(
             fig,
@@ -163,11 +171,3 @@ def _doses(ax: Axes, results: Results) -> None:
         y="probability under conflict",
     )
     plots.legend(ax, loc="best")
-
-
-def _arms(ax: Axes, results: Results) -> None:
-    looks = {**roles(results), "q=.8, longer": "comparison"}
-    plots.seed_dots(ax, by_arm(results, "p_memory"), roles=looks, **claimed(results, "p_memory"))
-    ax.set_xlim(-0.03, 1.03)
-    x = "probability of memory's value"
-    plots.label(ax, "No memory without closed book; less if longer", x=x, wrap=50)

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitx import plots
-from minitx.autograd import no_grad
 from minitx.lab import Experiment, arm, at_least, at_most, register
-from minitx.phenomena._common import claimed, mean
+from minitx.phenomena.figures import claim_line, curves, mean, rows_of
+from minitx.phenomena.interference._circuit import look
+from minitx.phenomena.interference._memory import needle_attention
 from minitx.phenomena.interference._recipe import Recipe
 from minitx.phenomena.recipe import train
-from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
+from minitx.tasks.needles import Needles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from minitx.lab import Results
-    from minitx.nn.transformer import Transformer
-    from minitx.tasks import Batch
 
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 DROP = SHARES.index(0.2)  # the drop of ink
@@ -179,67 +178,22 @@ class Ink(Experiment):
         fig, (left, middle, right) = plots.figure(
             ncols=3, size=(13.0, 4.6), width_ratios=[1.1, 1.1, 1.0]
         )
-        _curves(left, results, "accuracy")
-        plots.label(left, "Answers", x="share of hard distractors, p", y="accuracy (chance 0.06)")
+        _curves(left, results, "accuracy", "Answers", "accuracy (chance 0.06)")
         plots.legend(left, loc="lower left", ncols=2, columnspacing=1.0)
-        _curves(middle, results, "attention")
-        _closed_form(middle, results)
-        plots.label(
-            middle,
-            "Attention on the needle",
-            x="share of hard distractors, p",
-            y="attention weight",
-        )
+        _curves(middle, results, "attention", "Attention on the needle", "attention weight")
+        style = {"color": "black", "lw": 0.9, "ls": (0, (4, 2)), "zorder": 5}
+        for run in results["easy training"]:
+            line = middle.plot(SHARES, run["predicted"], label=f"closed form, {READ_OFF}", **style)
+            plots.legend(middle, handles=line, loc="upper right", bbox_to_anchor=(1.0, 0.82))
         _drops(right, results)
-        harm = mean(results, "easy training", "accuracy_drop")
-        gaze = mean(results, "easy training", "attention_drop")
+        answers, gaze = (
+            mean(results, "easy training", f"{name}_drop") for name in ("accuracy", "attention")
+        )
         return plots.suptitle(
             fig,
-            f"The first fifth of hard distractors does {harm:.0%} of their harm to the answers, "
+            f"The first fifth of hard distractors does {answers:.0%} of their harm to the answers, "
             f"{gaze:.0%} to attention",
         )
-
-
-def look(model: Transformer, batch: Batch, chunk: int = 50) -> dict[str, float]:
-    """What the last query does, means over sequences: nan where there is no such distractor.
-
-    Returns
-    -------
-    dict
-        accuracy; attention on the ``needle``, and on one ``easy`` and one ``hard`` distractor;
-        ``easy_gap`` and ``hard_gap``: how far their scores lie below the needle's (softmax keeps
-        differences of scores, so that they are logarithms of ratios of attention).
-    """
-    right, rows = [], []
-    for start in range(0, batch.size, chunk):
-        part = batch[start : start + chunk]
-        with no_grad():
-            logits, cache = model.run_with_cache(
-                part.tokens, names_filter=lambda name: name.endswith("attn.hook_pattern")
-            )
-        right.append(logits.data[:, -1].argmax(axis=-1) == part.targets[:, -1])
-        rows.append(np.asarray(cache["blocks.0.attn.hook_pattern"])[:, 0, -1])  # [B, S]
-    row, kind = np.concatenate(rows).astype(float), batch.info["kind"]
-    needle = row[kind == NEEDLE]  # [B]
-    gap = np.log(needle)[:, None] - np.log(np.maximum(row, 1e-30))
-    seen = {"accuracy": np.concatenate(right), "needle": needle}
-    for name, which in (("easy", EASY), ("hard", HARD)):
-        seen |= {name: row[kind == which], f"{name}_gap": gap[kind == which]}
-    return {name: float(values.mean()) if values.size else np.nan for name, values in seen.items()}
-
-
-def needle_attention(p: np.ndarray, n: int, gap_hard: float, gap_easy: float) -> np.ndarray:
-    """Attention on the needle: ``1 / (1 + n (p exp(-gap_hard) + (1 - p) exp(-gap_easy)))``.
-
-    Parameters
-    ----------
-    p : float [...]
-        Share of hard ones among the `n` distractors.
-    gap_hard, gap_easy : float
-        How far a hard or an easy distractor's score lies below the needle's. While gap_hard is the
-        smaller, this is convex in p and steepest at 0: the first drop does the most harm.
-    """
-    return 1.0 / (1.0 + n * (p * np.exp(-gap_hard) + (1.0 - p) * np.exp(-gap_easy)))
 
 
 def drop(curve: np.ndarray) -> float:
@@ -250,46 +204,34 @@ def drop(curve: np.ndarray) -> float:
 
 # ---- the figure
 
+READ_OFF = f"from p = {SHARES[FITTED]:g} alone"
 LOOKS = {
-    "easy training": plots.TREATMENT,
-    "hard as easy": plots.CONTROL,
+    "easy training": "treatment",
+    "hard as easy": "control",
     "mixed training": plots.Look(plots.OKABE_ITO["green"], "v", "--", "///", filled=False),
-    "two attributes": plots.COMPARISON,
+    "two attributes": "comparison",
 }
 
 
-def _curves(ax: Axes, results: Results, measure: str) -> None:
-    for name in results.arms:
-        if results[name]:
-            plots.seed_lines(ax, SHARES, results.values(name, measure), name, LOOKS[name])
+def _curves(ax: Axes, results: Results, measure: str, title: str, y: str) -> None:
+    curves(ax, results, measure, SHARES, looks=LOOKS, thin=True)
     ax.axvspan(0.0, SHARES[DROP], color="0.93", zorder=0)
     ax.set_ylim(-0.12, 1.05)
-    claims = claimed(results, f"{measure}_1")
-    for name, limit in claims["threshold"].items():
-        plots.threshold_line(ax, limit, claims["direction"][name], span=(0.94, 1.04))
-
-
-def _closed_form(ax: Axes, results: Results) -> None:
-    label = "closed form, from p = .5 alone"
-    for run in results["easy training"]:
-        style = {"color": "black", "lw": 0.9, "ls": (0, (4, 2)), "zorder": 5}
-        lines = ax.plot(SHARES, run["predicted"], label=label, **style)
-        plots.legend(ax, handles=lines, loc="upper right", bbox_to_anchor=(1.0, 0.82))
+    for name in results.arms:  # what is claimed of the right end
+        claim_line(ax, results, f"{measure}_1", name, span=(0.94, 1.04))
+    plots.label(ax, title, x="share of hard distractors, p", y=y)
 
 
 def _drops(ax: Axes, results: Results) -> None:
-    rows, looks, limits, sides = {}, {}, {}, {}
-    for measure, word in (("accuracy_drop", "answers"), ("attention_drop", "attention")):
-        claims = claimed(results, measure)
-        for name in ("easy training", "two attributes"):
-            row = f"{name}:\n{word}"
-            rows[row], looks[row] = results.values(name, measure), LOOKS[name]
-            if name in claims["threshold"]:
-                limits[row], sides[row] = claims["threshold"][name], claims["direction"][name]
-    plots.seed_dots(ax, rows, roles=looks, threshold=limits, direction=sides)
+    which = {
+        f"{name}:\n{word}": (name, f"{measure}_drop")
+        for measure, word in (("accuracy", "answers"), ("attention", "attention"))
+        for name in ("easy training", "two attributes")
+    }
+    x = "share of the harm done by p = 1"
+    title = f"Harm done by p = {SHARES[DROP]:g}"
+    rows_of(ax, results, which, looks=LOOKS, title=title, x=x, limits=(0, 1))
     ax.axvline(SHARES[DROP], color="0.4", lw=1.2)
     style = {"textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
     at = (SHARES[DROP], -0.55)
     ax.annotate("in proportion", at, xytext=(-4, 0), fontsize=plots.FONT["tick"], **style)
-    ax.set_xlim(0, 1)
-    plots.label(ax, "Harm done by p = .2", x="share of the harm done by p = 1")

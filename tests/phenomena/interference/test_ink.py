@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 from minitx.autograd import no_grad
 from minitx.kernels import reference
 from minitx.lab import run
-from minitx.phenomena.interference.ink import (
-    DROP,
-    FITTED,
-    SHARES,
-    Ink,
-    Settings,
-    drop,
-    look,
-    needle_attention,
-)
+from minitx.phenomena.interference._circuit import look
+from minitx.phenomena.interference._memory import needle_attention
+from minitx.phenomena.interference.ink import DROP, FITTED, SHARES, Ink, Settings, drop
 from minitx.phenomena.recipe import train
 from minitx.tasks.needles import EASY, HARD, NEEDLE, Needles
 
